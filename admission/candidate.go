@@ -134,10 +134,10 @@ func (g *Gate) mayEscalate(ctx context.Context, user *authenticationv1.UserInfo)
 	return g.Authorizer.May(ctx, user, olmidentity.Escalate())
 }
 
-// explainDoubt completes a refusal of a user that has OLM's name but does not count as OLM, and that was judged like
+// explainUntrusted completes a refusal of a user that has OLM's name but does not count as OLM, and that was judged like
 // any other user. While the identity is being verified, the refusal is one to retry: it may be OLM. Later
 // it states what is wrong with the identity and how an administrator fixes it: OLM shows refusals on the Subscription.
-func (g *Gate) explainDoubt(user *authenticationv1.UserInfo, v *verdict.Verdict) {
+func (g *Gate) explainUntrusted(user *authenticationv1.UserInfo, v *verdict.Verdict) {
 	reason, doubted := g.OLM.Untrusted(user)
 	if !doubted {
 		return

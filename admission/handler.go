@@ -159,7 +159,7 @@ func (e *endpoint[New, Old]) verdict(ctx context.Context, req *request[New, Old]
 	}
 	judged := e.judge(ctx, current, req)
 	if judged.Decision != verdict.Allow {
-		e.gate.explainDoubt(&req.User, &judged)
+		e.gate.explainUntrusted(&req.User, &judged)
 	}
 	return judged
 }

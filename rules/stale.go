@@ -17,8 +17,8 @@ type StaleInput struct {
 	Namespace *state.Namespace
 	// Packages returns what catalogs have. Default: what plans of the namespace are judged by.
 	Packages state.Packages
-	// Settled is set once catalogs that lag behind OLM surely have every version of the plan.
-	Settled bool
+	// CatalogsCurrent is set once catalogs that lag behind OLM surely have every version of the plan.
+	CatalogsCurrent bool
 }
 
 // Stale returns, as a sentence, why a plan that waits cannot be what its Subscriptions ask for any more; "" if it can.
@@ -59,7 +59,7 @@ func (in *StaleInput) unlike(c *carrier.Bundle, s *olm.Subscription) string {
 	if channel != nil && channel.Has(c.Name) || s.Spec.Channel == "" && pkg.Has(c.Name) {
 		return ""
 	}
-	if !in.Settled && !pkg.Has(c.Name) && slices.Contains(c.Catalogs, s.Catalog()) {
+	if !in.CatalogsCurrent && !pkg.Has(c.Name) && slices.Contains(c.Catalogs, s.Catalog()) {
 		return "" // the package server may not know it yet
 	}
 	return "it installs " + name + ", which channel " + text.Name(s.Spec.Channel) + " of catalog " +

@@ -104,14 +104,14 @@ func TestStale(t *testing.T) {
 		subs     []*olm.Subscription
 		csvs     []state.Installed
 		pkg      *catalog.Package
-		settled  bool
+		current  bool
 		approved bool
 		want     string
 	}{
 		{name: "what is asked for", plan: []string{"etcd 0.9.4"}, subs: []*olm.Subscription{etcd}, pkg: etcdVersions()},
 		{name: "another start", plan: []string{"etcd 0.9.4"},
 			subs: []*olm.Subscription{subscription("etcd", "alpha", "etcd.v0.9.2")},
-			want: "it brings etcd.v0.9.4, and Subscription etcd starts with etcd.v0.9.2"},
+			want: "it installs etcd.v0.9.4, and Subscription etcd starts with etcd.v0.9.2"},
 		{name: "another start, approved", plan: []string{"etcd 0.9.4"},
 			subs: []*olm.Subscription{subscription("etcd", "alpha", "etcd.v0.9.2")}, approved: true},
 		{name: "another start, and something is installed", plan: []string{"etcd 0.9.4"}, csvs: etcdInstalled(),
@@ -122,16 +122,16 @@ func TestStale(t *testing.T) {
 			}()}},
 		{name: "another channel", plan: []string{"etcd 0.9.4"},
 			subs: []*olm.Subscription{subscription("etcd", "old", "")}, pkg: etcdVersions(),
-			want: "it brings etcd.v0.9.4, which channel old of catalog olm/operatorhubio-catalog does not have"},
+			want: "it installs etcd.v0.9.4, which channel old of catalog olm/operatorhubio-catalog does not have"},
 		{name: "any channel", plan: []string{"etcd 0.9.8"}, subs: []*olm.Subscription{subscription("etcd", "", "")},
 			pkg: etcdVersions("0.9.8")},
 		{name: "newer than the catalog is known to be", plan: []string{"etcd 0.9.9"}, subs: []*olm.Subscription{etcd},
 			pkg: etcdVersions()},
 		{name: "withdrawn", plan: []string{"etcd 0.9.9"}, subs: []*olm.Subscription{etcd}, pkg: etcdVersions(),
-			settled: true, want: "it brings etcd.v0.9.9"},
+			current: true, want: "it installs etcd.v0.9.9"},
 		{name: "a package that nothing asks for", plan: []string{"etcd 0.9.4", "nats 2.0.0"},
 			subs: []*olm.Subscription{etcd},
-			want: "it brings nats.v2.0.0 of package nats, which has no Subscription and which nothing requires"},
+			want: "it installs nats.v2.0.0 of package nats, which has no Subscription and which nothing requires"},
 		{name: "a dependency", plan: []string{"etcd 0.9.4 nats", "nats 2.0.0"}, subs: []*olm.Subscription{etcd}},
 		{name: "a dependency of a dependency", plan: []string{"etcd 0.9.4 nats", "nats 2.0.0 redis", "redis 1.0.0"},
 			subs: []*olm.Subscription{etcd}},
@@ -146,7 +146,7 @@ func TestStale(t *testing.T) {
 			ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Subscriptions: c.subs, CSVs: c.csvs,
 				Plans: []*olm.InstallPlan{plan}})
 			packages := func(string, string, olm.Catalog) *catalog.Package { return c.pkg }
-			got := Stale(StaleInput{Plan: plan, Namespace: ns, Packages: packages, Settled: c.settled})
+			got := Stale(StaleInput{Plan: plan, Namespace: ns, Packages: packages, CatalogsCurrent: c.current})
 			if !strings.HasPrefix(got, c.want) || c.want == "" && got != "" {
 				t.Errorf("got %q, want %q", got, c.want)
 			}

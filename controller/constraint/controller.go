@@ -70,7 +70,7 @@ func New(o Options) (*Controller, error) {
 }
 
 // Everything enqueues all namespaces and statuses. It does not block.
-func (c *Controller) Everything() { c.queue.Add(work{subject: everything}) }
+func (c *Controller) Everything() { c.queue.Add(work{kind: everything}) }
 
 // changed enqueues what a change of the snapshot affects.
 func (c *Controller) changed(change *snapshot.Change) {
@@ -80,7 +80,7 @@ func (c *Controller) changed(change *snapshot.Change) {
 		}
 	}
 	if len(change.Namespaces) > 0 {
-		c.queue.AddAfter(work{subject: statuses}, eventBatch)
+		c.queue.AddAfter(work{kind: statuses}, eventBatch)
 	}
 	if change.Constraints {
 		c.Everything()

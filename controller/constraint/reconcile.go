@@ -33,7 +33,7 @@ type reconciler struct {
 // Reconcile processes one item of work.
 func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, error) {
 	current := r.Store.Load()
-	switch w.subject {
+	switch w.kind {
 	case everything:
 		r.forgetGone(current)
 		r.eachStatus(current)

@@ -4,21 +4,21 @@ import "sync"
 
 // work is one item of the queue.
 type work struct {
-	subject subject
+	kind workKind
 	// name is the name of the namespace or of the Constraint.
 	name string
 }
 
-type subject string
+type workKind string
 
 const (
 	// everything stands for all namespaces and all statuses, statuses for all of these.
-	everything subject = "everything"
-	statuses   subject = "statuses"
-	namespace  subject = "namespace"
-	status     subject = "status"
+	everything workKind = "everything"
+	statuses   workKind = "statuses"
+	namespace  workKind = "namespace"
+	status     workKind = "status"
 	// resync stands for a namespace that OLM should resolve again.
-	resync subject = "resync"
+	resync workKind = "resync"
 )
 
 // writeErrors records why the virtual operator of a Constraint cannot be written in a namespace. The zero value is

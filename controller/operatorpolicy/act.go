@@ -13,7 +13,7 @@ import (
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
 )
 
-// act carries out the actions of an outcome until one fails, and updates its findings accordingly. It waits until the
+// act carries out the actions of an outcome until one fails, and updates its conditions accordingly. It waits until the
 // snapshot shows each write, so that nothing is done twice.
 func (r *reconciler) act(
 	ctx context.Context, op *policyv1beta2.OperatorPolicy, out *compliance.Outcome,

@@ -49,7 +49,7 @@ func (r *reconciler) approve(
 	all := &approvals{byPlan: map[string]compliance.Approval{}}
 	var errs []error
 	confirmed := map[source]bool{}
-	settles, because := r.state.settles(ns.Name(), r.Now(), createdBy(current))
+	deletionDelay, because := r.state.deletionDelay(ns.Name(), r.Now(), createdBy(current))
 	state := r.state.namespace(ns.Name())
 	for _, plan := range ns.Plans() {
 		in := rules.ApprovalInput{Plan: plan, Namespace: ns, Ungoverned: mode, Now: r.Now()}
@@ -69,8 +69,8 @@ func (r *reconciler) approve(
 			a.Stale, all.after = stays, earlier(all.after, after)
 			errs = append(errs, err)
 			all.held = append(all.held, holdOf(plan, &judged))
-		case settles > 0 && onlyUngoverned(in):
-			a.Reasons, all.after = []verdict.Reason{{Message: because}}, earlier(all.after, settles)
+		case deletionDelay > 0 && onlyUngoverned(in):
+			a.Reasons, all.after = []verdict.Reason{{Message: because}}, earlier(all.after, deletionDelay)
 		default:
 			err := r.confirm(ctx, current, ns, &judged, confirmed)
 			if err == nil {

@@ -14,7 +14,7 @@ import (
 // observe returns the input that all policies of a namespace share, from a snapshot, without requests to the API server.
 func observe(s *snapshot.Snapshot, namespace string) *compliance.Input {
 	in := &compliance.Input{Deployments: map[string]compliance.Deployment{},
-		Content:       func(kind string, of *olm.ObjectMeta) map[string]any { return content(s, kind, of) },
+		Content:       func(kind string, of *olm.ObjectMeta) map[string]any { return storedFields(s, kind, of) },
 		CatalogSource: func(c olm.Catalog) *olm.CatalogSource { return catalogSource(s, c) }}
 	if namespace == "" {
 		return in
@@ -46,8 +46,8 @@ func list[T any](s *snapshot.Snapshot, kind *snapshot.Kind, namespace string, of
 	return all
 }
 
-// content returns the stored fields of an object.
-func content(s *snapshot.Snapshot, kind string, of *olm.ObjectMeta) map[string]any {
+// storedFields returns the stored fields of an object.
+func storedFields(s *snapshot.Snapshot, kind string, of *olm.ObjectMeta) map[string]any {
 	stored := snapshot.Subscriptions
 	if kind == olm.KindOperatorGroup {
 		stored = snapshot.OperatorGroups

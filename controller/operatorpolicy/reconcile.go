@@ -46,9 +46,9 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 	own := slices.DeleteFunc(slices.Clone(ns.Policies()), func(p *operatorpolicy.Policy) bool {
 		return p.Concerns() != namespace
 	})
-	for _, gone := range r.state.replace(namespace, own, r.Now()) {
-		r.Metrics.forget(gone.Namespace, gone.Name)
-		r.unrecorded.forget(gone)
+	for _, deleted := range r.state.replace(namespace, own, r.Now()) {
+		r.Metrics.forget(deleted.Namespace, deleted.Name)
+		r.unrecorded.forget(deleted)
 	}
 	if !rules.MayHaveCandidates(ns) {
 		r.Metrics.judge(namespace, current.Built(), r.Now).end()

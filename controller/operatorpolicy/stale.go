@@ -70,14 +70,14 @@ func versionsOf(plan *olm.InstallPlan) string {
 // until it may be deleted.
 func (r *reconciler) removeStale(ctx context.Context, ns *state.Namespace, plan *olm.InstallPlan) (
 	removed bool, stays string, after time.Duration, err error) {
-	in := rules.StaleInput{Plan: plan, Namespace: ns, Packages: r.Packages.Version, Settled: true}
+	in := rules.StaleInput{Plan: plan, Namespace: ns, Packages: r.Packages.Version, CatalogsCurrent: true}
 	why := rules.Stale(in)
 	if why == "" {
 		return false, "", 0, nil
 	}
 	created, _ := time.Parse(time.RFC3339, plan.Metadata.CreationTimestamp)
 	if wait := created.Add(catalogLag).Sub(r.Now()); wait > 0 {
-		if in.Settled = false; rules.Stale(in) == "" {
+		if in.CatalogsCurrent = false; rules.Stale(in) == "" {
 			return false, "", wait, nil
 		}
 	}

@@ -32,9 +32,9 @@ type loopState struct {
 // namespaceState is the state of one namespace. Only one worker at a time reconciles a namespace.
 type namespaceState struct {
 	// policies were evaluated last; one that has moved since is still among them. lost is when one was last missing,
-	// gone are those that were.
-	policies, gone []types.NamespacedName
-	lost           time.Time
+	// deleted are those that were.
+	policies, deleted []types.NamespacedName
+	lost              time.Time
 	// held are the plans that are not approved, by UID.
 	held map[types.UID]hold
 	// removed are the stale plans that were deleted.
@@ -67,7 +67,7 @@ func (s *loopState) get(name string) *namespaceState {
 // replace sets the policies of a namespace and returns the previous ones that exist in no namespace any more.
 func (s *loopState) replace(
 	namespace string, policies []*operatorpolicy.Policy, at time.Time,
-) (gone []types.NamespacedName) {
+) (deleted []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.get(namespace)
@@ -84,29 +84,29 @@ func (s *loopState) replace(
 	for _, name := range before {
 		if s.evaluated[name] == namespace && !slices.Contains(n.policies, name) {
 			delete(s.evaluated, name)
-			gone = append(gone, name)
+			deleted = append(deleted, name)
 			n.lost = at
 		}
 	}
-	n.gone = append(n.gone, gone...)
-	return gone
+	n.deleted = append(n.deleted, deleted...)
+	return deleted
 }
 
-// settles returns the time until the policies of a namespace count as what is wanted there, and why they do not yet; 0
+// deletionDelay returns the time until the policies of a namespace count as what is wanted there, and why they do not yet; 0
 // if none was deleted lately. A process that has just begun does not know. CreatedBy names what creates a policy again,
 // empty if nothing does: while something will, the time is never 0.
-func (s *loopState) settles(
+func (s *loopState) deletionDelay(
 	namespace string, at time.Time, createdBy func(types.NamespacedName) string,
 ) (after time.Duration, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.unsettled(s.get(namespace), s.since, at, createdBy)
+	return s.deletionDelayOf(s.get(namespace), s.since, at, createdBy)
 }
 
-func (s *loopState) unsettled(
+func (s *loopState) deletionDelayOf(
 	n *namespaceState, since, at time.Time, createdBy func(types.NamespacedName) string,
 ) (after time.Duration, why string) {
-	n.gone = slices.DeleteFunc(n.gone, func(name types.NamespacedName) bool {
+	n.deleted = slices.DeleteFunc(n.deleted, func(name types.NamespacedName) bool {
 		by := ""
 		if _, exists := s.evaluated[name]; !exists {
 			by = createdBy(name)
@@ -116,7 +116,7 @@ func (s *loopState) unsettled(
 		}
 		return by == ""
 	})
-	if len(n.gone) > 0 {
+	if len(n.deleted) > 0 {
 		return settleDelay, why
 	}
 	lost := n.lost
@@ -134,8 +134,8 @@ func (s *loopState) forget(
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.get(namespace)
-	if after, _ = s.unsettled(n, time.Time{}, at, createdBy); after > 0 {
-		s.namespaces[namespace] = &namespaceState{lost: n.lost, gone: n.gone}
+	if after, _ = s.deletionDelayOf(n, time.Time{}, at, createdBy); after > 0 {
+		s.namespaces[namespace] = &namespaceState{lost: n.lost, deleted: n.deleted}
 		return after
 	}
 	delete(s.namespaces, namespace)

@@ -23,20 +23,20 @@ func TestKnownPolicies(t *testing.T) {
 	for i, step := range []struct {
 		namespace string
 		policies  []*operatorpolicy.Policy
-		gone      string
+		deleted   string
 	}{
-		{namespace: "shop", policies: policies("a", "b"), gone: "[]"},
-		{namespace: "shop", policies: policies("a", "b"), gone: "[]"},
-		{namespace: "shop", policies: policies("a"), gone: "[policies/b]"},
-		{namespace: "bank", policies: policies("a"), gone: "[]"}, // moved, and reconciled there first
-		{namespace: "shop", gone: "[]"},
-		{namespace: "bank", gone: "[policies/a]"},
-		{namespace: "bank", gone: "[]"},
-		{namespace: "shop", policies: policies("a"), gone: "[]"},
-		{namespace: "shop", gone: "[policies/a]"},
+		{namespace: "shop", policies: policies("a", "b"), deleted: "[]"},
+		{namespace: "shop", policies: policies("a", "b"), deleted: "[]"},
+		{namespace: "shop", policies: policies("a"), deleted: "[policies/b]"},
+		{namespace: "bank", policies: policies("a"), deleted: "[]"}, // moved, and reconciled there first
+		{namespace: "shop", deleted: "[]"},
+		{namespace: "bank", deleted: "[policies/a]"},
+		{namespace: "bank", deleted: "[]"},
+		{namespace: "shop", policies: policies("a"), deleted: "[]"},
+		{namespace: "shop", deleted: "[policies/a]"},
 	} {
-		if gone := fmt.Sprint(s.replace(step.namespace, step.policies, time.Time{})); gone != step.gone {
-			t.Errorf("step %d: %s are gone, want %s", i, gone, step.gone)
+		if deleted := fmt.Sprint(s.replace(step.namespace, step.policies, time.Time{})); deleted != step.deleted {
+			t.Errorf("step %d: %s are deleted, want %s", i, deleted, step.deleted)
 		}
 	}
 	for _, namespace := range []string{"shop", "bank"} {
@@ -68,8 +68,8 @@ func TestO15PolicyCreatedAgain(t *testing.T) {
 		{after: 2 * time.Hour, want: 0},
 	} {
 		s.replace("shop", step.policies, start.Add(step.after))
-		if got, _ := s.settles("shop", start.Add(step.after), byNothing); got != step.want {
-			t.Errorf("after %s: it settles in %s, want %s", step.after, got, step.want)
+		if got, _ := s.deletionDelay("shop", start.Add(step.after), byNothing); got != step.want {
+			t.Errorf("after %s: it deletionDelay in %s, want %s", step.after, got, step.want)
 		}
 	}
 }
@@ -83,7 +83,7 @@ func TestO15PolicyOfAPolicy(t *testing.T) {
 	evaluate := func(after time.Duration, policies ...*operatorpolicy.Policy) (done bool, why string) {
 		at = at.Add(after)
 		s.replace("shop", policies, at)
-		left, why := s.settles("shop", at, func(types.NamespacedName) string { return by })
+		left, why := s.deletionDelay("shop", at, func(types.NamespacedName) string { return by })
 		return left == 0, why
 	}
 	a := &operatorpolicy.Policy{Namespace: "policies", Name: "a"}
@@ -123,8 +123,8 @@ func TestForget(t *testing.T) {
 		s.namespace("shop").asked != "" {
 		t.Errorf("it is forgotten in %s, and is %+v", after, s.namespace("shop"))
 	}
-	if left, _ := s.settles("shop", start.Add(time.Minute+time.Second), byNothing); left != settleDelay-time.Second {
-		t.Errorf("it settles in %s", left)
+	if left, _ := s.deletionDelay("shop", start.Add(time.Minute+time.Second), byNothing); left != settleDelay-time.Second {
+		t.Errorf("it deletionDelay in %s", left)
 	}
 	if after := s.forget("shop", start.Add(time.Minute+settleDelay), byNothing); after != 0 || len(s.namespaces) != 0 {
 		t.Errorf("it is forgotten in %s, and %v is kept", after, s.namespaces)

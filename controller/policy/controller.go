@@ -39,15 +39,15 @@ type (
 
 	// work is one item of the queue.
 	work struct {
-		subject subject
+		kind workKind
 		types.NamespacedName
 	}
-	subject string
+	workKind string
 )
 
 const (
-	policy subject = "policy"
-	set    subject = "set"
+	policy workKind = "policy"
+	set    workKind = "set"
 )
 
 // Controller reconciles Policies and PolicySets while this replica leads. All fields are required unless they have a
@@ -111,7 +111,7 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 }
 
 // enqueue enqueues Policies or PolicySets.
-func (r *reconciler) enqueue(of subject, keys ...types.NamespacedName) {
+func (r *reconciler) enqueue(of workKind, keys ...types.NamespacedName) {
 	for _, key := range keys {
 		r.queue.Add(work{of, key})
 	}

@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
@@ -51,7 +52,7 @@ func desire(parent *policyv1.Policy, template *policyv1.PolicyTemplate, namespac
 		delete(metadata, field)
 	}
 	object := &unstructured.Unstructured{Object: content}
-	labels, err := texts(metadata, "labels")
+	given, err := texts(metadata, "labels")
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +60,7 @@ func desire(parent *policyv1.Policy, template *policyv1.PolicyTemplate, namespac
 	if err != nil {
 		return nil, err
 	}
-	object.SetLabels(merged(labels, labelsOf(parent)))
+	object.SetLabels(labels.Merge(given, labelsOf(parent)))
 	delete(annotations, dependency.AnnotationPending) // only Opgate sets it
 	object.SetAnnotations(annotations)
 	if namespaced {
@@ -135,20 +136,20 @@ func (d *desired) suspended(pending string) *unstructured.Unstructured {
 	return object
 }
 
-// onto returns what replaces a live object: its metadata with that of the template applied over it, and exactly the
+// replacement returns what replaces a live object: its metadata with that of the template applied over it, and exactly the
 // template's contents. Pending is the mark of a suspended policy, "" for none.
-func (d *desired) onto(
+func (d *desired) replacement(
 	live *unstructured.Unstructured, parent *policyv1.Policy, pending string,
 ) *unstructured.Unstructured {
 	object := d.object.DeepCopy()
 	object.SetUID(live.GetUID())
 	object.SetResourceVersion(live.GetResourceVersion())
 	object.SetFinalizers(live.GetFinalizers())
-	object.SetLabels(merged(live.GetLabels(), d.object.GetLabels()))
-	annotations := merged(live.GetAnnotations(), d.object.GetAnnotations())
+	object.SetLabels(labels.Merge(live.GetLabels(), d.object.GetLabels()))
+	annotations := labels.Merge(live.GetAnnotations(), d.object.GetAnnotations())
 	delete(annotations, dependency.AnnotationPending)
 	if pending != "" {
-		annotations = merged(annotations, map[string]string{dependency.AnnotationPending: pending})
+		annotations = labels.Merge(annotations, map[string]string{dependency.AnnotationPending: pending})
 	}
 	object.SetAnnotations(annotations)
 	object.SetOwnerReferences(d.owners(live, parent))
@@ -168,21 +169,21 @@ func (d *desired) owners(live *unstructured.Unstructured, parent *policyv1.Polic
 	return append(owners, *ownerOf(parent))
 }
 
-// head returns a hash of those metadata of a live object that the template sets. It is compared with the hash after the
+// metadataHash returns a hash of those metadata of a live object that the template sets. It is compared with the hash after the
 // last write, not with the template: mutating webhooks may store a value in another form.
-func (d *desired) head(live *unstructured.Unstructured, parent *policyv1.Policy) (hash, error) {
-	return hashOf([]any{only(live.GetLabels(), d.object.GetLabels()),
-		only(live.GetAnnotations(), d.object.GetAnnotations()), metav1.IsControlledBy(live, parent)})
+func (d *desired) metadataHash(live *unstructured.Unstructured, parent *policyv1.Policy) (hash, error) {
+	return hashOf([]any{pick(live.GetLabels(), d.object.GetLabels()),
+		pick(live.GetAnnotations(), d.object.GetAnnotations()), metav1.IsControlledBy(live, parent)})
 }
 
 // asWritten returns the record of a live object after this was written.
 func (d *desired) asWritten(live *unstructured.Unstructured, parent *policyv1.Policy) (written, error) {
-	head, err := d.head(live, parent)
-	return written{uid: live.GetUID(), generation: live.GetGeneration(), head: head, desired: d.hash}, err
+	metadata, err := d.metadataHash(live, parent)
+	return written{uid: live.GetUID(), generation: live.GetGeneration(), metadata: metadata, desired: d.hash}, err
 }
 
-// only returns the entries of a map whose keys exist in another one.
-func only(all, some map[string]string) map[string]string {
+// pick returns the entries of a map whose keys exist in another one.
+func pick(all, some map[string]string) map[string]string {
 	kept := map[string]string{}
 	for key := range some {
 		if value, ok := all[key]; ok {
@@ -190,11 +191,4 @@ func only(all, some map[string]string) map[string]string {
 		}
 	}
 	return kept
-}
-
-func merged(below, above map[string]string) map[string]string {
-	all := map[string]string{}
-	maps.Copy(all, below)
-	maps.Copy(all, above)
-	return all
 }

@@ -155,7 +155,7 @@ func TestOntoKeepsWhatOthersPutThere(t *testing.T) {
   ownerReferences: [{apiVersion: policy.open-cluster-management.io/v1, kind: Policy, name: app, uid: former, controller: true}, {apiVersion: v1, kind: ConfigMap, name: z, uid: z-uid}]}, status: {compliant: Compliant}}`)
 	before := live.DeepCopy()
 	d := wanted(t, plain, true)
-	got := d.onto(live, app(), "")
+	got := d.replacement(live, app(), "")
 	want := object(t, `{apiVersion: policy.open-cluster-management.io/v1, kind: ConfigurationPolicy, spec: {severity: low}, metadata: {name: x, namespace: shop, uid: x-uid, resourceVersion: "7", finalizers: [theirs],
   labels: {cluster-name: shop, cluster-namespace: shop, policy.open-cluster-management.io/cluster-name: shop,
     policy.open-cluster-management.io/cluster-namespace: shop, policy.open-cluster-management.io/policy: app, theirs: kept}, annotations: {theirs: kept},
@@ -167,7 +167,7 @@ func TestOntoKeepsWhatOthersPutThere(t *testing.T) {
 	if diff := cmp.Diff(before.Object, live.Object); diff != "" {
 		t.Errorf("the live object was changed\n%s", diff)
 	}
-	if got := d.onto(live, app(), "shop/app").GetAnnotations()["opgate.io/pending"]; got != "shop/app" {
+	if got := d.replacement(live, app(), "shop/app").GetAnnotations()["opgate.io/pending"]; got != "shop/app" {
 		t.Errorf("the mark is %q", got)
 	}
 }
@@ -185,7 +185,7 @@ func TestSuspended(t *testing.T) {
 // TestAsWritten checks drift detection: what counts as a change of what was written.
 func TestAsWritten(t *testing.T) {
 	d := wanted(t, "{apiVersion: v/v1, kind: K, metadata: {name: x, annotations: {mine: a}}}", true)
-	stored := d.onto(object(t,
+	stored := d.replacement(object(t,
 		"{apiVersion: v/v1, kind: K, metadata: {name: x, namespace: shop, uid: u, generation: 3}}"), app(), "")
 	stored.SetGeneration(3)
 	remembered, err := d.asWritten(stored, app())

@@ -30,7 +30,7 @@ type reconciler struct {
 
 // Reconcile processes one item of work.
 func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, error) {
-	if w.subject == set {
+	if w.kind == set {
 		return reconcile.Result{}, r.reconcileSet(ctx, w.NamespacedName)
 	}
 	current := r.Store.Load()
@@ -199,13 +199,13 @@ func target(d dependency.Dependency) watches.Target {
 	return watches.Target{Ref: d.Ref, Version: d.Version}
 }
 
-// findings returns the results of the dependencies of a template.
-func (rec *reconciliation) findings(t *dependency.Template) []dependency.Finding {
-	findings := make([]dependency.Finding, len(t.Dependencies))
+// results returns the results of the dependencies of a template.
+func (rec *reconciliation) results(t *dependency.Template) []dependency.Result {
+	results := make([]dependency.Result, len(t.Dependencies))
 	for i, d := range t.Dependencies {
-		findings[i] = dependency.Evaluate(*d, rec.observe(*d))
+		results[i] = dependency.Evaluate(*d, rec.observe(*d))
 	}
-	return findings
+	return results
 }
 
 // observe returns the state of a dependency, the same for all templates.
@@ -275,7 +275,7 @@ func (rec *reconciliation) prune(ctx context.Context) error {
 	if (!rec.read.NamesKnown || !rec.verified) && !rec.read.Disabled {
 		return nil // an unknown name might be any of them, and an unverified Policy changes nothing
 	}
-	return rec.deleteAll(ctx, func(u *unstructured.Unstructured) bool { return !kept[refOf(u)] })
+	return rec.deleteAll(ctx, func(u *unstructured.Unstructured) bool { return !kept[dependency.RefOf(u)] })
 }
 
 // finish deletes the cluster-scoped objects of a Policy that is being deleted, and then removes the finalizer.
@@ -333,7 +333,7 @@ func (rec *reconciliation) deleteAll(ctx context.Context, some func(*unstructure
 		if !some(u) || u.GetDeletionTimestamp() != nil || !dependency.LiveOf(u.Object, rec.read).Ours {
 			continue
 		}
-		ref := refOf(u)
+		ref := dependency.RefOf(u)
 		kind, served := rec.watches.Kinds().Lookup(ref.Group, ref.Kind)
 		if !served {
 			continue
@@ -348,6 +348,6 @@ func sorted(live map[dependency.Ref]*unstructured.Unstructured) []*unstructured.
 	for _, u := range live {
 		all = append(all, u)
 	}
-	slices.SortFunc(all, func(a, b *unstructured.Unstructured) int { return refOf(a).Compare(refOf(b)) })
+	slices.SortFunc(all, func(a, b *unstructured.Unstructured) int { return dependency.RefOf(a).Compare(dependency.RefOf(b)) })
 	return all
 }

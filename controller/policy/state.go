@@ -80,7 +80,7 @@ func newTemplateState() *templateState {
 type written struct {
 	uid        types.UID
 	generation int64
-	head       hash
+	metadata   hash
 	desired    hash
 }
 

@@ -29,9 +29,9 @@ func (rec *reconciliation) template(ctx context.Context, t *dependency.Template)
 		known = rec.judgeKind(in, kind, served)
 	}
 	if rec.applicable(t) {
-		in.Findings = rec.findings(t)
+		in.Results = rec.results(t)
 	}
-	met, decided := dependency.Settled(in.Findings)
+	met, decided := dependency.AllMet(in.Results)
 	if !met {
 		in.Cycle = rec.circle()
 	}
@@ -42,7 +42,7 @@ func (rec *reconciliation) template(ctx context.Context, t *dependency.Template)
 	out := dependency.Decide(*in)
 	switch {
 	case !known && (!decided || out.Decision == dependency.DoApply):
-		rec.asBefore(&out)
+		rec.keepStatus(&out)
 	case out.Unread && rec.withinGrace():
 		rec.stale = true
 	}
@@ -65,8 +65,8 @@ func (rec *reconciliation) judgeKind(in *dependency.TemplateInput, kind watches.
 	return true
 }
 
-// asBefore makes the status of a template what it was before, while its state is not known. Without one it is stale.
-func (rec *reconciliation) asBefore(out *dependency.TemplateOutcome) {
+// keepStatus makes the status of a template what it was before, while its state is not known. Without one it is stale.
+func (rec *reconciliation) keepStatus(out *dependency.TemplateOutcome) {
 	for _, detail := range rec.stored.Object.Status.Details {
 		if detail != nil && detail.TemplateMeta.Name == out.Template {
 			out.State, out.Message, out.Unread = dependency.State(detail.ComplianceState), "", true
@@ -102,7 +102,7 @@ func (rec *reconciliation) carryOut(
 	} else {
 		in.Edited = m.edited(want)
 	}
-	var did result
+	var did writeResult
 	switch dependency.Decide(*in).Decision {
 	case dependency.DoKeep, dependency.DoWait, dependency.DoFault:
 		return true, nil
@@ -154,8 +154,8 @@ func (rec *reconciliation) find(
 	return live, true
 }
 
-// result is the result of a write of an object.
-type result struct {
+// writeResult is the result of a write of an object.
+type writeResult struct {
 	// answer is the object after the write, nil if it was not written.
 	answer *unstructured.Unstructured
 	// fault is why it could not be written, err is an error to retry at once.
@@ -169,32 +169,32 @@ type result struct {
 func (rec *reconciliation) apply(
 	ctx context.Context, want *desired, kind watches.Kind, version string, m *templateState,
 	live *unstructured.Unstructured, pending string,
-) result {
+) writeResult {
 	if live != nil && live.GetDeletionTimestamp() != nil {
-		return result{} // it is recreated after its deletion
+		return writeResult{} // it is recreated after its deletion
 	}
 	verb, object := create, want.suspended(pending)
 	asked := m.written.desired == want.hash // by an earlier write that was answered
 	if live != nil {
 		now, err := want.asWritten(live, rec.stored.Object)
 		if err != nil {
-			return result{fault: err.Error()}
+			return writeResult{fault: err.Error()}
 		}
 		same := live.GetAnnotations()[dependency.AnnotationPending] == pending
 		if m.written == now && same {
 			m.writeError = nil
-			return result{}
+			return writeResult{}
 		}
-		verb, object, asked = update, want.onto(live, rec.stored.Object, pending), asked && same
+		verb, object, asked = update, want.replacement(live, rec.stored.Object, pending), asked && same
 	}
 	if asked && m.corrections.TokensAt(rec.now) < 1 { // another client keeps changing it
 		rec.again(correctionPeriod)
-		return result{}
+		return writeResult{}
 	}
 	if !kind.Namespaced {
 		if done, err := rec.setFinalizer(ctx, rec.stored, true); err != nil || !done {
 			rec.stale = true // the Policy has changed
-			return result{err: err, outdated: true}
+			return writeResult{err: err, outdated: true}
 		}
 	}
 	did := rec.attempt(ctx, verb, kind, version, object, m)
@@ -205,7 +205,7 @@ func (rec *reconciliation) apply(
 		m.contested = false
 		var err error
 		if m.written, err = want.asWritten(did.answer, rec.stored.Object); err != nil {
-			return result{fault: err.Error()}
+			return writeResult{fault: err.Error()}
 		}
 	}
 	return did
@@ -214,9 +214,9 @@ func (rec *reconciliation) apply(
 // delete deletes the object of a template.
 func (rec *reconciliation) delete(
 	ctx context.Context, kind watches.Kind, m *templateState, live *unstructured.Unstructured,
-) result {
+) writeResult {
 	if live == nil || live.GetDeletionTimestamp() != nil {
-		return result{}
+		return writeResult{}
 	}
 	before := m.writeError
 	did := rec.attempt(ctx, remove, kind, live.GroupVersionKind().Version, live, m)
@@ -235,39 +235,39 @@ func (rec *reconciliation) delete(
 func (rec *reconciliation) attempt(
 	ctx context.Context, verb string, kind watches.Kind, version string, object *unstructured.Unstructured,
 	m *templateState,
-) result {
+) writeResult {
 	this, err := attemptOf(verb, object)
 	if err != nil {
-		return result{fault: err.Error()}
+		return writeResult{fault: err.Error()}
 	}
 	if blocked, wait := m.writeError.blocks(this, rec.now); blocked {
 		rec.again(wait)
-		return result{fault: m.writeError.text}
+		return writeResult{fault: m.writeError.text}
 	}
 	answer, err := rec.write(ctx, rec.key, verb, kind, version, object)
 	if answer != nil {
 		m.writeError, rec.live = nil, rec.owned(rec.key)
-		return result{answer: answer, err: err}
+		return writeResult{answer: answer, err: err}
 	}
 	means := classify(err)
 	switch means {
 	case retried:
 		rec.again(retryDelay)
-		return result{outdated: true}
+		return writeResult{outdated: true}
 	case contested:
 		m.contested = true
 		rec.follow(rec.targets())
 		rec.again(retryDelay) // the object with that name may be deleted before the watch starts
-		return result{outdated: true}
+		return writeResult{outdated: true}
 	case refused, denied, failed:
 	}
-	m.writeError = m.writeError.next(this, means, writeFault(verb, refOf(object), kind, err), rec.now)
+	m.writeError = m.writeError.next(this, means, writeFault(verb, dependency.RefOf(object), kind, err), rec.now)
 	if means != failed {
 		_, wait := m.writeError.blocks(this, rec.now)
 		rec.again(wait)
 		err = nil
 	}
-	return result{fault: m.writeError.text, err: err}
+	return writeResult{fault: m.writeError.text, err: err}
 }
 
 func attemptOf(verb string, object *unstructured.Unstructured) (attempt, error) {

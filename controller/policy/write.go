@@ -58,7 +58,7 @@ func (r *reconciler) write(
 	}
 	log.FromContext(ctx).Info("template written", "verb", verb, "policy", parent, "kind", kind.Kind,
 		"namespace", object.GetNamespace(), "name", object.GetName())
-	ref := refOf(written)
+	ref := dependency.RefOf(written)
 	return written, r.watches.Changed().Wait(ctx, func() bool {
 		now := r.owned(parent)[ref]
 		if verb == remove {
@@ -80,14 +80,9 @@ func (r *reconciler) resource(kind watches.Kind, version, namespace string) dyna
 func (r *reconciler) owned(parent types.NamespacedName) map[dependency.Ref]*unstructured.Unstructured {
 	owned := map[dependency.Ref]*unstructured.Unstructured{}
 	for _, u := range r.watches.Owned(parent) {
-		owned[refOf(u)] = u
+		owned[dependency.RefOf(u)] = u
 	}
 	return owned
-}
-
-func refOf(u *unstructured.Unstructured) dependency.Ref {
-	gvk := u.GroupVersionKind()
-	return dependency.Ref{Group: gvk.Group, Kind: gvk.Kind, Namespace: u.GetNamespace(), Name: u.GetName()}
 }
 
 // setFinalizer adds or removes the finalizer, which delays the deletion of a Policy until its cluster-scoped objects
@@ -101,8 +96,8 @@ func (r *reconciler) setFinalizer(ctx context.Context, stored *storedPolicy, wan
 	if want {
 		finalizers = append(finalizers, dependency.Finalizer)
 	}
-	head := apply.Head(snapshot.Policies, stored.Key())
-	err = r.writer.Patch(ctx, head,
+	object := apply.Head(snapshot.Policies, stored.Key())
+	err = r.writer.Patch(ctx, object,
 		apply.Merge(map[string]any{"metadata": map[string]any{"resourceVersion": stored.ResourceVersion,
 			"finalizers": finalizers}}))
 	switch {
@@ -111,7 +106,7 @@ func (r *reconciler) setFinalizer(ctx context.Context, stored *storedPolicy, wan
 	case err != nil:
 		return false, fmt.Errorf("write the finalizers of Policy %s: %w", stored.Key(), err)
 	}
-	return false, r.writer.Patched(ctx, snapshot.Policies, snapshot.InCluster(), head)
+	return false, r.writer.Patched(ctx, snapshot.Policies, snapshot.InCluster(), object)
 }
 
 // kindFault returns why no object of a template's kind can be created, "" if it can. Kind is what the cluster serves,

@@ -38,7 +38,7 @@ func startIsCorrected(t *testing.T, e *harness.OLMEnv) {
 	waitForPolicy(t, e, etcd, is(compliant), has(harness.Etcd2))
 	harness.WantTexts(t, harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "events", "-n", namespace,
 		"--field-selector=reason=Stale"),
-		first.GetName(), "deleted, so that OLM plans again: it brings "+harness.Etcd4+
+		first.GetName(), "deleted, so that OLM plans again: it installs "+harness.Etcd4+
 			", and Subscription etcd starts with "+harness.Etcd2)
 
 	// The channel is corrected as bundle/deprecated advises, and startingCSV goes from the Subscription with that of

@@ -87,6 +87,38 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
+// advice matches a rule in a message, and what would be accepted up to the first detail.
+var advice = regexp.MustCompile(`\(([a-z]+/[a-z-]+)\): ([^;\n]*)`)
+
+// TestSameWordsAsTheGate checks that what the API server advises in a scenario is the beginning of what the gate says
+// by the same rule. Of deletions the gate says nothing, and the API server cannot name what a Policy waits for.
+func TestSameWordsAsTheGate(t *testing.T) {
+	scenarios, err := scenario.Load(scenarioDir, scenario.Versions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate, compared := map[string][]string{}, 0
+	for _, s := range scenarios {
+		for _, m := range advice.FindAllStringSubmatch(strings.Join(append(s.Warnings, s.Message), "\n"), -1) {
+			gate[m[1]] = append(gate[m[1]], m[2])
+		}
+	}
+	for _, s := range scenarios {
+		for _, m := range advice.FindAllStringSubmatch(s.Backstop, -1) {
+			if verdict.RuleID(m[1]).ForDeletions() || m[1] == "bundle/dependency-pending" {
+				continue
+			}
+			compared++
+			if !slices.ContainsFunc(gate[m[1]], func(said string) bool { return strings.HasPrefix(said, m[2]) }) {
+				t.Errorf("%s: the API server says %q, the gate never begins so by %s", s.Name, m[2], m[1])
+			}
+		}
+	}
+	if compared == 0 {
+		t.Error("nothing was compared")
+	}
+}
+
 // wantRules checks that the API server refuses by the rules that say so, and by no others.
 func wantRules(t *testing.T, objects *backstop.Objects) {
 	t.Helper()

@@ -128,8 +128,8 @@ func (c *check) uses() Attributes {
 	return all
 }
 
-// subject is a bundle to judge, with the values that all rules share.
-type subject struct {
+// judged is a bundle to judge, with the values that all rules share.
+type judged struct {
 	bundle *Bundle
 	around *surroundings
 	budget *Budget
@@ -148,7 +148,7 @@ type packageProperty struct{ PackageName, Version string }
 
 type gvkProperty struct{ Group, Kind, Version string }
 
-func (s *subject) vars() *activation {
+func (s *judged) vars() *activation {
 	if s.activation == nil {
 		s.activation = newActivation(s.bundle, s.around)
 	}
@@ -157,7 +157,7 @@ func (s *subject) vars() *activation {
 
 // parse reads the properties for package and gvk constraints as OLM's predicates do: with encoding/json, skipping what
 // does not parse.
-func (s *subject) parse() {
+func (s *judged) parse() {
 	if s.parsed {
 		return
 	}
@@ -178,7 +178,7 @@ func (s *subject) parse() {
 	}
 }
 
-// verdict is the result of a check on a subject.
+// verdict is the result of a check on a bundle.
 type verdict struct {
 	outcome Outcome
 	// rule and message are those of the part that failed.
@@ -211,7 +211,7 @@ func (c *check) undecided(a Attributes) verdict {
 
 // judge applies the check. Compounds are three-valued (Kleene): an unknown or failed part is ignored if another part
 // decides.
-func (c *check) judge(s *subject) verdict {
+func (c *check) judge(s *judged) verdict {
 	switch c.kind {
 	case celCheck:
 		return c.judgeRule(s)
@@ -246,7 +246,7 @@ func (c *check) judge(s *subject) verdict {
 	}
 }
 
-func (c *check) judgeAlternatives(s *subject) verdict {
+func (c *check) judgeAlternatives(s *judged) verdict {
 	open := satisfied
 	for _, part := range c.parts {
 		switch v := part.judge(s); v.outcome {
@@ -294,7 +294,7 @@ func worse(a, b verdict) verdict {
 	return a
 }
 
-func (c *check) judgeRule(s *subject) verdict {
+func (c *check) judgeRule(s *judged) verdict {
 	r := c.program.eval(s.vars(), s.budget)
 	switch {
 	case r.value == types.True:
@@ -312,7 +312,7 @@ func (c *check) judgeRule(s *subject) verdict {
 
 // judgePackage follows OLM's PkgPredicate and VersionInRangePredicate: some olm.package property has the name or the
 // bundle is of the package, and some olm.package property's version or the bundle's is in the range.
-func (c *check) judgePackage(s *subject) verdict {
+func (c *check) judgePackage(s *judged) verdict {
 	b := s.bundle
 	named, inRange := false, false
 	if b.Unknown&Package == 0 {

@@ -56,12 +56,12 @@ func (s *Set) Own(b *Bundle, candidates []*Bundle, ns Namespace, budget *Budget)
 	own, end := budget.ofBundle() // on all candidates: it is this bundle that asks
 	defer end()
 	around := s.surroundings().in(ns)
-	subjects := make([]*subject, 0, len(candidates)+2)
+	bundles := make([]*judged, 0, len(candidates)+2)
 	seen := map[*Bundle]bool{}
 	for _, candidate := range append([]*Bundle{b, s.asBundle()}, candidates...) {
 		if candidate != nil && !seen[candidate] {
 			seen[candidate] = true
-			subjects = append(subjects, &subject{bundle: candidate, around: &around, budget: own,
+			bundles = append(bundles, &judged{bundle: candidate, around: &around, budget: own,
 				errorsAreFalse: true})
 		}
 	}
@@ -73,7 +73,7 @@ func (s *Set) Own(b *Bundle, candidates []*Bundle, ns Namespace, budget *Budget)
 				Why: rule.err.Error()})
 			continue
 		}
-		if v := rule.matchAny(subjects); v.outcome != Satisfied {
+		if v := rule.matchAny(bundles); v.outcome != Satisfied {
 			found = append(found, Finding{Outcome: v.outcome, Message: v.message, Rule: v.rule, Why: v.reason(b),
 				Attributes: v.attributes})
 		}
@@ -105,10 +105,10 @@ func (s *Set) asBundle() *Bundle {
 }
 
 // matchAny searches for a candidate that satisfies the rule. If there is none, failed and unknown results count.
-func (r *ownRule) matchAny(subjects []*subject) verdict {
+func (r *ownRule) matchAny(bundles []*judged) verdict {
 	open := satisfied
-	for _, subject := range subjects {
-		switch v := r.check.judge(subject); v.outcome {
+	for _, judged := range bundles {
+		switch v := r.check.judge(judged); v.outcome {
 		case Satisfied:
 			return satisfied
 		case Undecided, Failed:

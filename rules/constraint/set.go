@@ -105,7 +105,7 @@ func (s *Set) Reads(attributes Attributes) bool {
 // Depends reports whether the verdict on a bundle of which nothing is known depends on attributes in a namespace.
 func (s *Set) Depends(attributes Attributes, ns Namespace) bool {
 	around := s.around.in(ns)
-	anything := &subject{bundle: &Bundle{Unknown: OfBundle}, around: &around, budget: NewBudget(nil)}
+	anything := &judged{bundle: &Bundle{Unknown: OfBundle}, around: &around, budget: NewBudget(nil)}
 	return slices.ContainsFunc(s.definitions, func(d *Definition) bool {
 		return d.fault() == nil && slices.ContainsFunc(d.Constraints, func(c *Constraint) bool {
 			return c.Uses()&attributes != 0 && c.check.judge(anything).outcome != Satisfied
@@ -139,7 +139,7 @@ func (s *Set) Judge(b *Bundle, ns Namespace, budget *Budget) []Finding {
 	own, end := budget.ofBundle()
 	defer end()
 	around := s.around.in(ns)
-	subject := &subject{bundle: b, around: &around, budget: own}
+	judged := &judged{bundle: b, around: &around, budget: own}
 	var found []Finding
 	transient := false
 	weight := int64(256)
@@ -149,7 +149,7 @@ func (s *Set) Judge(b *Bundle, ns Namespace, budget *Budget) []Finding {
 			continue
 		}
 		for _, c := range d.Constraints {
-			f, lasting := c.judge(d, subject)
+			f, lasting := c.judge(d, judged)
 			if f.Outcome == Satisfied {
 				continue
 			}
@@ -170,8 +170,8 @@ func (d *Definition) failed(fault *Fault) Finding {
 	return Finding{Definition: d, Outcome: Failed, Why: fault.Path + " " + fault.Message}
 }
 
-// judge returns the finding on a subject. It is not lasting if judging was interrupted.
-func (c *Constraint) judge(d *Definition, s *subject) (f Finding, lasting bool) {
+// judge returns the finding on a bundle. It is not lasting if judging was interrupted.
+func (c *Constraint) judge(d *Definition, s *judged) (f Finding, lasting bool) {
 	v := c.check.judge(s)
 	f = Finding{Definition: d, Constraint: c, Outcome: v.outcome, Message: c.Message, Rule: v.rule,
 		Costly: v.costly, Attributes: v.attributes}
@@ -191,7 +191,7 @@ func (c *Constraint) judge(d *Definition, s *subject) (f Finding, lasting bool) 
 
 // expressed evaluates messageExpression. Like Kubernetes, it does so for violations only: in other cases the result may
 // depend on unknown values. If it fails, message is used. The result is not lasting if it was interrupted.
-func (c *Constraint) expressed(outcome Outcome, s *subject) (message string, lasting bool) {
+func (c *Constraint) expressed(outcome Outcome, s *judged) (message string, lasting bool) {
 	if c.expression == nil || outcome != Violated {
 		return "", true
 	}
@@ -218,11 +218,11 @@ func (s *Set) Applicable(ns Namespace) []*Definition {
 		return binding
 	}
 	around := s.around.in(ns)
-	subject := &subject{bundle: anything, around: &around, budget: NewBudget(nil)}
+	judged := &judged{bundle: anything, around: &around, budget: NewBudget(nil)}
 	var binding []*Definition
 	lasting := true
 	for _, d := range s.definitions {
-		binds, transient := d.couldRefuse(subject)
+		binds, transient := d.couldRefuse(judged)
 		if binds {
 			binding = append(binding, d)
 		}
@@ -234,7 +234,7 @@ func (s *Set) Applicable(ns Namespace) []*Definition {
 	return binding
 }
 
-func (d *Definition) couldRefuse(anything *subject) (binds, transient bool) {
+func (d *Definition) couldRefuse(anything *judged) (binds, transient bool) {
 	if d.fault() != nil {
 		return true, false
 	}

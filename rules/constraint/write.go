@@ -170,7 +170,7 @@ func (s *Set) JudgeWrite(w *Write, ns Namespace, budget *Budget) []Finding {
 	around := s.around.in(ns)
 	own, end := budget.ofBundle()
 	defer end()
-	subject := &subject{bundle: &Bundle{}, around: &around, budget: own}
+	judged := &judged{bundle: &Bundle{}, around: &around, budget: own}
 	var found []Finding
 	for _, d := range s.definitions {
 		if fault := d.fault(); fault != nil {
@@ -181,10 +181,10 @@ func (s *Set) JudgeWrite(w *Write, ns Namespace, budget *Budget) []Finding {
 			if c.On != w.On {
 				continue
 			}
-			if subject.activation == nil {
-				subject.activation = newWriteActivation(w, &around)
+			if judged.activation == nil {
+				judged.activation = newWriteActivation(w, &around)
 			}
-			if f, _ := c.judge(d, subject); f.Outcome != Satisfied {
+			if f, _ := c.judge(d, judged); f.Outcome != Satisfied {
 				found = append(found, f)
 			}
 		}

@@ -63,7 +63,7 @@ func BenchmarkChain(b *testing.B) {
 	}
 }
 
-// BenchmarkDecide is the cost of a change of one dependency, without requests: findings, decision and status.
+// BenchmarkDecide is the cost of a change of one dependency, without requests: results, decision and status.
 func BenchmarkDecide(b *testing.B) {
 	policy := stored(b, spec([]string{on("Policy a"), on("Policy b")}, template("one", on("Policy c")), template("two"),
 		template("three")))
@@ -74,11 +74,11 @@ func BenchmarkDecide(b *testing.B) {
 		in := StatusInput{Policy: policy, Read: p, Now: noon}
 		for i := range p.Templates {
 			tm := &p.Templates[i]
-			var findings []Finding
+			var results []Result
 			for _, d := range tm.Dependencies {
-				findings = append(findings, Evaluate(*d, observed))
+				results = append(results, Evaluate(*d, observed))
 			}
-			in.Outcomes = append(in.Outcomes, Decide(TemplateInput{Policy: p, Template: *tm, Findings: findings}))
+			in.Outcomes = append(in.Outcomes, Decide(TemplateInput{Policy: p, Template: *tm, Results: results}))
 		}
 		policy.Status, _ = NextStatus(in)
 	}

@@ -32,8 +32,8 @@ func (d Decision) String() string {
 type TemplateInput struct {
 	Policy   *Policy
 	Template Template
-	// Findings has one entry per dependency of the template.
-	Findings []Finding
+	// Results has one entry per dependency of the template.
+	Results []Result
 	// Cycle is a cycle that the Policy is part of, for the message.
 	Cycle []Ref
 	// Mode is what happens to an OperatorPolicy or a Constraint; empty is Suspend.
@@ -59,8 +59,8 @@ type TemplateOutcome struct {
 	Fault bool
 	// Evaluating is set where the state is unknown because the object was not evaluated yet.
 	Evaluating bool
-	// Unmet are the findings of the dependencies that the template waits for.
-	Unmet []Finding
+	// Unmet are the results of the dependencies that the template waits for.
+	Unmet []Result
 	// Unread is set where it waits only for dependencies that have not been read yet.
 	Unread bool
 	// Dependencies is status.details[].dependencies.
@@ -83,12 +83,12 @@ func (in *TemplateInput) decide() TemplateOutcome {
 			return in.fault(fault)
 		}
 	}
-	met, decided := Settled(in.Findings)
+	met, decided := AllMet(in.Results)
 	switch {
 	case !decided:
 		return in.undecided()
 	case !met:
-		return in.unmet(PendingText(in.Findings, in.Cycle, in.Template.IgnorePending))
+		return in.unmet(PendingText(in.Results, in.Cycle, in.Template.IgnorePending))
 	}
 	return in.met()
 }
@@ -146,7 +146,7 @@ func (in *TemplateInput) undecided() TemplateOutcome {
 		out.Decision = DoKeep
 		return out
 	}
-	out := in.pending(PendingText(in.Findings, in.Cycle, in.Template.IgnorePending))
+	out := in.pending(PendingText(in.Results, in.Cycle, in.Template.IgnorePending))
 	out.Unread = allUnread(out.Unmet)
 	switch {
 	case in.suspends() && live == nil && !out.Unread && in.WriteFault == "":
@@ -159,9 +159,9 @@ func (in *TemplateInput) undecided() TemplateOutcome {
 	return out
 }
 
-func allUnread(findings []Finding) bool {
-	for i := range findings {
-		if !findings[i].Unread {
+func allUnread(results []Result) bool {
+	for i := range results {
+		if !results[i].Unread {
 			return false
 		}
 	}
@@ -173,12 +173,12 @@ func (in *TemplateInput) suspends() bool { return in.Template.Suspendable && in.
 // fault is the outcome of a template error.
 func (in *TemplateInput) fault(text string) TemplateOutcome {
 	return TemplateOutcome{Template: in.Template.Name, Decision: DoFault, State: NonCompliant, Fault: true,
-		Message: message(NonCompliant, "template-error; "+text), Unmet: unmet(in.Findings)}
+		Message: message(NonCompliant, "template-error; "+text), Unmet: unmet(in.Results)}
 }
 
 // pending is the outcome of a waiting template. With ignorePending only the reported state differs.
 func (in *TemplateInput) pending(text string) TemplateOutcome {
-	out := TemplateOutcome{Template: in.Template.Name, Decision: DoWait, State: Pending, Unmet: unmet(in.Findings)}
+	out := TemplateOutcome{Template: in.Template.Name, Decision: DoWait, State: Pending, Unmet: unmet(in.Results)}
 	if in.Template.IgnorePending {
 		out.State = Compliant
 	}

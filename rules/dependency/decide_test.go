@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 const configurationPolicy = "apiVersion: policy.open-cluster-management.io/v1\nkind: ConfigurationPolicy\n"
@@ -26,12 +28,12 @@ func TestDecide(t *testing.T) {
 	hub := plain
 	hub.HubError = "no such value"
 	db := dep("Policy", "db", Compliant)
-	met := []Finding{Evaluate(db, Observed{State: Compliant, HasState: true})}
-	unmet := []Finding{Evaluate(db, Observed{State: NonCompliant, HasState: true})}
-	stale := []Finding{Evaluate(db, Observed{State: NonCompliant, HasState: true, Generation: 2, HasObserved: true,
+	met := []Result{Evaluate(db, Observed{State: Compliant, HasState: true})}
+	unmet := []Result{Evaluate(db, Observed{State: NonCompliant, HasState: true})}
+	stale := []Result{Evaluate(db, Observed{State: NonCompliant, HasState: true, Generation: 2, HasObserved: true,
 		ObservedGeneration: 1})}
-	unread := []Finding{Evaluate(db, Observed{Reason: NotRead})}
-	unreadable := []Finding{Evaluate(db, Observed{Reason: NotRead, Detail: "its webhook is down"})}
+	unread := []Result{Evaluate(db, Observed{Reason: NotRead})}
+	unreadable := []Result{Evaluate(db, Observed{Reason: NotRead, Detail: "its webhook is down"})}
 
 	live := func(more string) *Live { return LiveOf(made(t, more), p) }
 	compliant := live("status: {compliant: Compliant}")
@@ -53,117 +55,117 @@ func TestDecide(t *testing.T) {
 		in   TemplateInput
 		want string
 	}{
-		{name: "not there, met", in: TemplateInput{Template: plain, Findings: met}, want: "Apply  evaluating"},
+		{name: "not there, met", in: TemplateInput{Template: plain, Results: met}, want: "Apply  evaluating"},
 		{name: "no dependencies", in: TemplateInput{Template: plain}, want: "Apply  evaluating"},
-		{name: "there, met", in: TemplateInput{Template: plain, Findings: met, Live: compliant},
+		{name: "there, met", in: TemplateInput{Template: plain, Results: met, Live: compliant},
 			want: "Apply Compliant; ConfigurationPolicy shop/x is Compliant"},
 		{name: "there, not evaluated", in: TemplateInput{Template: plain, Live: live("")}, want: "Apply  evaluating"},
 		{name: "there, stale", in: TemplateInput{Template: plain,
 			Live: live("status: {compliant: Compliant, observedGeneration: 0}")}, want: "Apply  evaluating"},
 		{name: "there, in a state of its own", in: TemplateInput{Template: plain,
 			Live: live("status: {compliant: Terminating}")}, want: "Apply "},
-		{name: "not there, unmet", in: TemplateInput{Template: plain, Findings: unmet}, want: "Wait " + pendingText},
-		{name: "there, unmet", in: TemplateInput{Template: plain, Findings: unmet, Live: compliant},
+		{name: "not there, unmet", in: TemplateInput{Template: plain, Results: unmet}, want: "Wait " + pendingText},
+		{name: "there, unmet", in: TemplateInput{Template: plain, Results: unmet, Live: compliant},
 			want: "Delete " + pendingText},
-		{name: "there, unmet and going already", in: TemplateInput{Template: plain, Findings: unmet, Live: deleting},
+		{name: "there, unmet and going already", in: TemplateInput{Template: plain, Results: unmet, Live: deleting},
 			want: "Wait " + pendingText},
-		{name: "there, met and still going", in: TemplateInput{Template: plain, Findings: met, Live: deleting},
+		{name: "there, met and still going", in: TemplateInput{Template: plain, Results: met, Live: deleting},
 			want: "Keep  evaluating"},
-		{name: "unmet and of another owner", in: TemplateInput{Template: plain, Findings: unmet, Live: foreign},
+		{name: "unmet and of another owner", in: TemplateInput{Template: plain, Results: unmet, Live: foreign},
 			want: "Wait " + pendingText},
-		{name: "met and of another owner", in: TemplateInput{Template: plain, Findings: met, Live: foreign},
+		{name: "met and of another owner", in: TemplateInput{Template: plain, Results: met, Live: foreign},
 			want: "Fault NonCompliant; template-error; ConfigurationPolicy shop/x exists already and belongs to no Policy: delete it, or give the template another name"},
 		{name: "met and of another Policy", in: TemplateInput{Template: plain,
 			Live: LiveOf(object(t, configurationPolicy+
 				"metadata: {name: x, namespace: shop, labels: {policy.open-cluster-management.io/policy: db}}"), p)},
 			want: "Fault NonCompliant; template-error; ConfigurationPolicy shop/x exists already and belongs to Policy shop/db: delete it, or give the template another name"},
-		{name: "a cycle", in: TemplateInput{Template: plain, Findings: unmet, Cycle: []Ref{app(), app()}},
+		{name: "a cycle", in: TemplateInput{Template: plain, Results: unmet, Cycle: []Ref{app(), app()}},
 			want: "Wait " + pendingText + "; they wait for one another: Policy shop/app -> Policy shop/app"},
 
-		{name: "ignored, not there", in: TemplateInput{Template: ignoring, Findings: unmet},
+		{name: "ignored, not there", in: TemplateInput{Template: ignoring, Results: unmet},
 			want: "Wait " + strings.Replace(pendingText, "Pending", "Compliant", 1) + " but ignorePending is true"},
-		{name: "ignored, there", in: TemplateInput{Template: ignoring, Findings: unmet, Live: compliant},
+		{name: "ignored, there", in: TemplateInput{Template: ignoring, Results: unmet, Live: compliant},
 			want: "Delete " + strings.Replace(pendingText, "Pending", "Compliant", 1) + " but ignorePending is true"},
 
-		{name: "policy, not there, unmet", in: TemplateInput{Template: suspendable, Findings: unmet},
+		{name: "policy, not there, unmet", in: TemplateInput{Template: suspendable, Results: unmet},
 			want: "Suspend " + pendingText},
-		{name: "policy, there, unmet", in: TemplateInput{Template: suspendable, Findings: unmet, Live: compliant},
+		{name: "policy, there, unmet", in: TemplateInput{Template: suspendable, Results: unmet, Live: compliant},
 			want: "Suspend " + pendingText},
-		{name: "policy, suspended, unmet", in: TemplateInput{Template: suspendable, Findings: unmet, Live: suspended},
+		{name: "policy, suspended, unmet", in: TemplateInput{Template: suspendable, Results: unmet, Live: suspended},
 			want: "Suspend " + pendingText},
-		{name: "policy, suspended, met", in: TemplateInput{Template: suspendable, Findings: met, Live: suspended},
+		{name: "policy, suspended, met", in: TemplateInput{Template: suspendable, Results: met, Live: suspended},
 			want: "Apply  evaluating"},
 		{name: "policy, just not suspended any more",
-			in: TemplateInput{Template: suspendable, Findings: met, Live: pendingPolicy}, want: "Apply  evaluating"},
-		{name: "policy, mode delete", in: TemplateInput{Template: suspendable, Findings: unmet, Live: suspended,
+			in: TemplateInput{Template: suspendable, Results: met, Live: pendingPolicy}, want: "Apply  evaluating"},
+		{name: "policy, mode delete", in: TemplateInput{Template: suspendable, Results: unmet, Live: suspended,
 			Mode: Delete}, want: "Delete " + pendingText},
-		{name: "policy, mode delete, not there", in: TemplateInput{Template: suspendable, Findings: unmet,
+		{name: "policy, mode delete, not there", in: TemplateInput{Template: suspendable, Results: unmet,
 			Mode: Delete}, want: "Wait " + pendingText},
 		{name: "policy, unmet, being deleted",
-			in: TemplateInput{Template: suspendable, Findings: unmet, Live: deleting}, want: "Keep " + pendingText},
+			in: TemplateInput{Template: suspendable, Results: unmet, Live: deleting}, want: "Keep " + pendingText},
 		{name: "policy, unmet, and not ours to suspend",
-			in:   TemplateInput{Template: suspendable, Findings: unmet, Live: foreign},
+			in:   TemplateInput{Template: suspendable, Results: unmet, Live: foreign},
 			want: "Fault NonCompliant; template-error; OperatorPolicy shop/g exists already and belongs to no Policy: delete it, or give the template another name"},
 		{name: "policy, unmet, and cannot be suspended",
-			in: TemplateInput{Template: suspendable, Findings: unmet,
+			in: TemplateInput{Template: suspendable, Results: unmet,
 				WriteFault: "the right to create operatorpolicies is missing"},
 			want: "Fault NonCompliant; template-error; the right to create operatorpolicies is missing"},
 		{name: "policy, ignored",
 			in: TemplateInput{Template: func() Template { g := suspendable; g.IgnorePending = true; return g }(),
-				Findings: unmet, Live: compliant},
+				Results: unmet, Live: compliant},
 			want: "Suspend " + strings.Replace(pendingText, "Pending", "Compliant", 1) + " but ignorePending is true"},
 
-		{name: "stale changes nothing: applied", in: TemplateInput{Template: plain, Findings: stale, Live: compliant},
+		{name: "stale changes nothing: applied", in: TemplateInput{Template: plain, Results: stale, Live: compliant},
 			want: "Keep Compliant; ConfigurationPolicy shop/x is Compliant"},
 		{name: "stale changes nothing: applied, and edited since",
-			in: TemplateInput{Template: plain, Findings: stale, Live: compliant, Edited: true}, want: "Keep " + old},
+			in: TemplateInput{Template: plain, Results: stale, Live: compliant, Edited: true}, want: "Keep " + old},
 		{name: "stale changes nothing: policy applied, and edited since",
-			in:   TemplateInput{Template: suspendable, Findings: stale, Live: compliant, Edited: true},
+			in:   TemplateInput{Template: suspendable, Results: stale, Live: compliant, Edited: true},
 			want: "Keep " + old},
-		{name: "edited", in: TemplateInput{Template: plain, Findings: met, Live: compliant, Edited: true},
+		{name: "edited", in: TemplateInput{Template: plain, Results: met, Live: compliant, Edited: true},
 			want: "Apply  evaluating"},
-		{name: "stale changes nothing: waiting", in: TemplateInput{Template: plain, Findings: stale},
+		{name: "stale changes nothing: waiting", in: TemplateInput{Template: plain, Results: stale},
 			want: "Wait " + old},
-		{name: "stale changes nothing: going", in: TemplateInput{Template: plain, Findings: stale, Live: deleting},
+		{name: "stale changes nothing: going", in: TemplateInput{Template: plain, Results: stale, Live: deleting},
 			want: "Keep " + old},
 		{name: "stale changes nothing: of another owner",
-			in: TemplateInput{Template: plain, Findings: stale, Live: foreign}, want: "Keep " + old},
-		{name: "stale changes nothing: suspended", in: TemplateInput{Template: suspendable, Findings: stale,
+			in: TemplateInput{Template: plain, Results: stale, Live: foreign}, want: "Keep " + old},
+		{name: "stale changes nothing: suspended", in: TemplateInput{Template: suspendable, Results: stale,
 			Live: suspended}, want: "Keep " + old},
 		{name: "stale changes nothing: policy applied",
-			in:   TemplateInput{Template: suspendable, Findings: stale, Live: compliant},
+			in:   TemplateInput{Template: suspendable, Results: stale, Live: compliant},
 			want: "Keep Compliant; OperatorPolicy shop/g is Compliant"},
 		{name: "a policy that is not there yet is better there",
-			in: TemplateInput{Template: suspendable, Findings: stale}, want: "Suspend " + old},
+			in: TemplateInput{Template: suspendable, Results: stale}, want: "Suspend " + old},
 		{name: "a policy that is not there yet and cannot be",
-			in:   TemplateInput{Template: suspendable, Findings: stale, WriteFault: "no"},
+			in:   TemplateInput{Template: suspendable, Results: stale, WriteFault: "no"},
 			want: "Fault NonCompliant; template-error; no"},
-		{name: "stale beside unmet", in: TemplateInput{Template: plain, Findings: append(stale[:1:1], unmet...),
+		{name: "stale beside unmet", in: TemplateInput{Template: plain, Results: append(stale[:1:1], unmet...),
 			Live: compliant},
 			want: "Delete Pending; Dependencies were not satisfied: 2 are still pending (Policy shop/db: Stale, generation 2 is not evaluated yet, Policy shop/db: WrongState, it is NonCompliant, want Compliant)"},
-		{name: "at the start: applied", in: TemplateInput{Template: plain, Findings: unread, Live: compliant},
+		{name: "at the start: applied", in: TemplateInput{Template: plain, Results: unread, Live: compliant},
 			want: "Keep Compliant; ConfigurationPolicy shop/x is Compliant"},
-		{name: "at the start: waiting", in: TemplateInput{Template: plain, Findings: unread},
+		{name: "at the start: waiting", in: TemplateInput{Template: plain, Results: unread},
 			want: "Wait Pending; Dependencies were not satisfied: 1 is still pending (Policy shop/db: NotRead, it has not been read yet) unread"},
-		{name: "at the start: a policy that is not there", in: TemplateInput{Template: suspendable, Findings: unread},
+		{name: "at the start: a policy that is not there", in: TemplateInput{Template: suspendable, Results: unread},
 			want: "Wait Pending; Dependencies were not satisfied: 1 is still pending (Policy shop/db: NotRead, it has not been read yet) unread"},
-		{name: "cannot be read", in: TemplateInput{Template: suspendable, Findings: unreadable},
+		{name: "cannot be read", in: TemplateInput{Template: suspendable, Results: unreadable},
 			want: "Suspend Pending; Dependencies were not satisfied: 1 is still pending (Policy shop/db: NotRead, its webhook is down)"},
 
-		{name: "error in the template, not there", in: TemplateInput{Template: faulty, Findings: met},
+		{name: "error in the template, not there", in: TemplateInput{Template: faulty, Results: met},
 			want: "Fault NonCompliant; template-error; objectDefinition has no kind"},
 		{name: "error in the template, there, unmet",
-			in:   TemplateInput{Template: faulty, Findings: unmet, Live: compliant},
+			in:   TemplateInput{Template: faulty, Results: unmet, Live: compliant},
 			want: "Fault NonCompliant; template-error; objectDefinition has no kind"},
-		{name: "error of the kind beats Pending", in: TemplateInput{Template: plain, Findings: unmet,
+		{name: "error of the kind beats Pending", in: TemplateInput{Template: plain, Results: unmet,
 			KindFault: "no such kind", WriteFault: "x"}, want: "Fault NonCompliant; template-error; no such kind"},
 		{name: "Pending beats an error of writing",
-			in: TemplateInput{Template: plain, Findings: unmet, WriteFault: "x"}, want: "Wait " + pendingText},
-		{name: "error of writing", in: TemplateInput{Template: plain, Findings: met, WriteFault: "spec.x is not known",
+			in: TemplateInput{Template: plain, Results: unmet, WriteFault: "x"}, want: "Wait " + pendingText},
+		{name: "error of writing", in: TemplateInput{Template: plain, Results: met, WriteFault: "spec.x is not known",
 			Live: compliant}, want: "Fault NonCompliant; template-error; spec.x is not known"},
-		{name: "Pending beats what the hub says", in: TemplateInput{Template: hub, Findings: unmet},
+		{name: "Pending beats what the hub says", in: TemplateInput{Template: hub, Results: unmet},
 			want: "Wait " + pendingText},
-		{name: "what the hub says", in: TemplateInput{Template: hub, Findings: met, Live: compliant},
+		{name: "what the hub says", in: TemplateInput{Template: hub, Results: met, Live: compliant},
 			want: "Fault NonCompliant; template-error; no such value"},
 		{name: "an endless error", in: TemplateInput{Template: plain, WriteFault: strings.Repeat("é", 5000)},
 			want: "Fault NonCompliant; template-error; " + strings.Repeat("é", (maxMessage-30-3)/2) + "..."},
@@ -254,7 +256,7 @@ func TestMessageOfObject(t *testing.T) {
 func TestDecideNeverOpensTheGate(t *testing.T) {
 	p := &Policy{Namespace: "shop", Name: "app"}
 	db := dep("Policy", "db", Compliant)
-	findings := map[string][]Finding{
+	results := map[string][]Result{
 		"none": nil, "met": {Evaluate(db, Observed{State: Compliant, HasState: true})},
 		"unmet":  {Evaluate(db, Observed{Reason: NotFound})},
 		"stale":  {Evaluate(db, Observed{Generation: 2, HasObserved: true})},
@@ -284,13 +286,13 @@ func TestDecideNeverOpensTheGate(t *testing.T) {
 			tm.HubError = "hub"
 		}
 		in.Template = tm
-		for name, f := range findings {
+		for name, f := range results {
 			for _, live := range lives {
 				for _, mode := range []PendingGuards{"", Suspend, Delete} {
-					in.Findings, in.Live, in.Mode = f, live, mode
+					in.Results, in.Live, in.Mode = f, live, mode
 					out := Decide(in)
 					cases++
-					met, decided := Settled(f)
+					met, decided := AllMet(f)
 					kept := tm.Suspendable && mode != Delete
 					writes := out.Decision == DoApply || out.Decision == DoSuspend || out.Decision == DoDelete
 					for what, wrong := range map[string]bool{
@@ -321,7 +323,7 @@ func TestDecideNeverOpensTheGate(t *testing.T) {
 						"a decision that does not have its reason": out.Decision == DoFault != out.Fault,
 					} {
 						if wrong {
-							t.Errorf("%s: findings %s, mode %q, %+v, live %+v: %s", what, name, mode, tm, live,
+							t.Errorf("%s: results %s, mode %q, %+v, live %+v: %s", what, name, mode, tm, live,
 								outcomeText(out))
 						}
 					}
@@ -340,4 +342,4 @@ func TestDecideNeverOpensTheGate(t *testing.T) {
 	}
 }
 
-func (l *Live) ref() Ref { return refOf(l.Object) }
+func (l *Live) ref() Ref { return RefOf(&unstructured.Unstructured{Object: l.Object}) }

@@ -1,8 +1,10 @@
 package dependency
 
 import (
+	"cmp"
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/internal/text"
@@ -59,20 +61,19 @@ func (o Observed) Stale() bool { return o.HasObserved && o.ObservedGeneration !=
 
 // Observe reads an existing object; it accepts any content.
 func Observe(object map[string]any) Observed {
-	meta, status := child(object, "metadata"), child(object, "status")
-	o := Observed{UID: types.UID(textOf(meta, "uid"))}
-	o.Generation, _ = number(meta, "generation")
-	o.ObservedGeneration, o.HasObserved = number(status, "observedGeneration")
-	r := refOf(object)
+	o := Observed{UID: types.UID(textAt(object, "metadata", "uid"))}
+	o.Generation, _ = numberAt(object, "metadata", "generation")
+	o.ObservedGeneration, o.HasObserved = numberAt(object, "status", "observedGeneration")
+	r := RefOf(&unstructured.Unstructured{Object: object})
 	if !o.HasObserved && r.Group == PolicyGroup { // ConfigurationPolicy's name of the field
-		o.ObservedGeneration, o.HasObserved = number(status, "lastEvaluatedGeneration")
+		o.ObservedGeneration, o.HasObserved = numberAt(object, "status", "lastEvaluatedGeneration")
 	}
 	switch {
-	case r.Group == GatekeeperTemplateGroup && r.Kind == KindConstraintTemplate:
+	case r.constraintTemplate():
 		o.State, o.HasState = Compliant, true
 		return o
 	case r.Group == GatekeeperConstraintGroup:
-		if violations, ok := number(status, "totalViolations"); ok {
+		if violations, ok := numberAt(object, "status", "totalViolations"); ok {
 			o.HasState = true
 			if o.State = Compliant; violations > 0 {
 				o.State = NonCompliant
@@ -80,68 +81,57 @@ func Observe(object map[string]any) Observed {
 		}
 		return o
 	}
-	for _, field := range []string{"compliant", "complianceState"} {
-		if state := textOf(status, field); state != "" {
-			o.State, o.HasState = State(state), true
-			return o
-		}
+	state := cmp.Or(textAt(object, "status", "compliant"), textAt(object, "status", "complianceState"))
+	if o.State, o.HasState = State(state), state != ""; !o.HasState {
+		o.observeCondition(compliantCondition(object))
 	}
-	o.observeCondition(status)
 	return o
 }
 
 // observeCondition reads condition Compliant if the status has no other state.
-func (o *Observed) observeCondition(status map[string]any) {
-	c := condition(status)
-	switch textOf(c, "status") {
+func (o *Observed) observeCondition(c map[string]any) {
+	switch textAt(c, "status") {
 	case "True":
 		o.State, o.HasState = Compliant, true
 	case "False":
 		o.State, o.HasState = NonCompliant, true
 	case "Unknown":
-		o.Evaluating = textOf(c, "reason") == ReasonNotEvaluated
+		o.Evaluating = textAt(c, "reason") == ReasonNotEvaluated
 	}
-	if observed, ok := number(c, "observedGeneration"); ok && o.HasState && !o.HasObserved {
+	if observed, ok := numberAt(c, "observedGeneration"); ok && o.HasState && !o.HasObserved {
 		o.ObservedGeneration, o.HasObserved = observed, true
 	}
 }
 
-// condition returns condition Compliant of a status, or nil.
-func condition(status map[string]any) map[string]any {
-	list, _ := status["conditions"].([]any)
-	for _, entry := range list {
-		if c, ok := entry.(map[string]any); ok && textOf(c, "type") == ConditionCompliant {
+// compliantCondition returns condition Compliant of an object, or nil.
+func compliantCondition(object map[string]any) map[string]any {
+	for _, c := range entriesAt(object, "status", "conditions") {
+		if textAt(c, "type") == ConditionCompliant {
 			return c
 		}
 	}
 	return nil
 }
 
-func child(object map[string]any, field string) map[string]any {
-	c, _ := object[field].(map[string]any)
-	return c
-}
-
-func textOf(object map[string]any, field string) string {
-	s, _ := object[field].(string)
-	return s
-}
-
-// number reads an integer, whichever type it was decoded to.
-func number(object map[string]any, field string) (int64, bool) {
-	switch n := object[field].(type) {
-	case int64:
-		return n, true
-	case int:
-		return int64(n), true
-	case float64:
-		return int64(n), n == float64(int64(n))
+// entriesAt returns the objects in a list; those that are no objects are nil.
+func entriesAt(object map[string]any, path ...string) []map[string]any {
+	field, _, _ := unstructured.NestedFieldNoCopy(object, path...)
+	list, _ := field.([]any)
+	entries := make([]map[string]any, len(list))
+	for i := range list {
+		entries[i], _ = list[i].(map[string]any)
 	}
-	return 0, false
+	return entries
 }
 
-// Finding is the result of evaluating one dependency.
-type Finding struct {
+// numberAt returns an integer.
+func numberAt(object map[string]any, path ...string) (int64, bool) {
+	n, ok, _ := unstructured.NestedNumberAsFloat64(object, path...)
+	return int64(n), ok && n == float64(int64(n))
+}
+
+// Result is the result of evaluating one dependency.
+type Result struct {
 	Dependency
 	Met bool
 	// Undecided is set where the dependency is not met but may be soon. It changes nothing.
@@ -159,11 +149,10 @@ type Finding struct {
 }
 
 // Evaluate reports whether a dependency is met by what was observed.
-func Evaluate(d Dependency, o Observed) Finding {
-	f := Finding{Dependency: d, UID: o.UID, Generation: o.Generation, State: o.State}
+func Evaluate(d Dependency, o Observed) Result {
+	f := Result{Dependency: d, UID: o.UID, Generation: o.Generation, State: o.State}
 	switch {
-	case o.Reason == NotFound && d.Group == GatekeeperTemplateGroup && d.Kind == KindConstraintTemplate &&
-		d.Want != Compliant:
+	case o.Reason == NotFound && d.constraintTemplate() && d.Want != Compliant:
 		f.Met = true // for this kind, existing means Compliant
 	case o.Reason != "":
 		f.Reason, f.Text = o.Reason, notReadText(o)
@@ -204,14 +193,14 @@ func notReadText(o Observed) string {
 	}
 }
 
-// Settled reports whether all dependencies are met, and whether that is decided: one that is not met decides it; one
+// AllMet reports whether all dependencies are met, and whether that is decided: one that is not met decides it; one
 // that is stale or not read yet leaves it undecided.
-func Settled(findings []Finding) (met, decided bool) {
+func AllMet(results []Result) (met, decided bool) {
 	met, decided = true, true
-	for i := range findings {
+	for i := range results {
 		switch {
-		case findings[i].Met:
-		case findings[i].Undecided:
+		case results[i].Met:
+		case results[i].Undecided:
 			met, decided = false, false
 		default:
 			return false, true
@@ -220,12 +209,12 @@ func Settled(findings []Finding) (met, decided bool) {
 	return met, decided
 }
 
-// unmet returns the findings that are not met.
-func unmet(findings []Finding) []Finding {
-	var rest []Finding
-	for i := range findings {
-		if !findings[i].Met {
-			rest = append(rest, findings[i])
+// unmet returns the results that are not met.
+func unmet(results []Result) []Result {
+	var rest []Result
+	for i := range results {
+		if !results[i].Met {
+			rest = append(rest, results[i])
 		}
 	}
 	return rest

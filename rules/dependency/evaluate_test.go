@@ -100,9 +100,9 @@ func TestObserve(t *testing.T) {
 	if o := Observe(nil); o.HasState {
 		t.Error("nil says nothing")
 	}
-	whole := map[string]any{"metadata": map[string]any{"generation": 3, "uid": "u"},
+	whole := map[string]any{"metadata": map[string]any{"generation": int64(3), "uid": "u"},
 		"status": map[string]any{"observedGeneration": int64(3)}}
-	for _, three := range []any{3, int64(3), float64(3)} {
+	for _, three := range []any{int64(3), float64(3)} {
 		whole["status"] = map[string]any{"observedGeneration": three}
 		if o := Observe(whole); o.Generation != 3 || o.ObservedGeneration != 3 || !o.HasObserved || o.UID != "u" {
 			t.Errorf("%T: %+v", three, o)
@@ -201,20 +201,20 @@ func TestEvaluate(t *testing.T) {
 }
 
 func TestSettled(t *testing.T) {
-	met, no, open := Finding{Met: true}, Finding{Reason: NotFound}, Finding{Reason: Stale, Undecided: true}
+	met, no, open := Result{Met: true}, Result{Reason: NotFound}, Result{Reason: Stale, Undecided: true}
 	for _, c := range []struct {
 		name         string
-		findings     []Finding
+		results      []Result
 		met, decided bool
 	}{
 		{name: "none", met: true, decided: true},
-		{name: "met", findings: []Finding{met, met}, met: true, decided: true},
-		{name: "one is not", findings: []Finding{met, no}, decided: true},
-		{name: "one may be", findings: []Finding{met, open}},
-		{name: "one may be and one is not", findings: []Finding{open, no}, decided: true},
-		{name: "one is not and one may be", findings: []Finding{no, open}, decided: true},
+		{name: "met", results: []Result{met, met}, met: true, decided: true},
+		{name: "one is not", results: []Result{met, no}, decided: true},
+		{name: "one may be", results: []Result{met, open}},
+		{name: "one may be and one is not", results: []Result{open, no}, decided: true},
+		{name: "one is not and one may be", results: []Result{no, open}, decided: true},
 	} {
-		if gotMet, gotDecided := Settled(c.findings); gotMet != c.met || gotDecided != c.decided {
+		if gotMet, gotDecided := AllMet(c.results); gotMet != c.met || gotDecided != c.decided {
 			t.Errorf("%s: %t, %t", c.name, gotMet, gotDecided)
 		}
 	}
@@ -225,29 +225,29 @@ func TestPendingText(t *testing.T) {
 	wrong := Evaluate(db, Observed{State: NonCompliant, HasState: true})
 	gone := Evaluate(x, Observed{Reason: NotFound})
 	met := Evaluate(dep("Policy", "fine", Compliant), Observed{State: Compliant, HasState: true})
-	many := []Finding{met}
+	many := []Result{met}
 	for i := range 8 {
 		many = append(many, Evaluate(dep("Policy", fmt.Sprint("p", 9-i), Compliant), Observed{Reason: NotFound}))
 	}
 	for _, c := range []struct {
-		name     string
-		findings []Finding
-		cycle    []Ref
-		ignored  bool
-		want     string
+		name    string
+		results []Result
+		cycle   []Ref
+		ignored bool
+		want    string
 	}{
-		{name: "one", findings: []Finding{met, wrong},
+		{name: "one", results: []Result{met, wrong},
 			want: "Dependencies were not satisfied: 1 is still pending (Policy shop/db: WrongState, it is NonCompliant, want Compliant)"},
-		{name: "two, sorted", findings: []Finding{wrong, met, gone},
+		{name: "two, sorted", results: []Result{wrong, met, gone},
 			want: "Dependencies were not satisfied: 2 are still pending (ConfigurationPolicy shop/x: NotFound, Policy shop/db: WrongState, it is NonCompliant, want Compliant)"},
-		{name: "many", findings: many,
+		{name: "many", results: many,
 			want: "Dependencies were not satisfied: 8 are still pending (Policy shop/p2: NotFound, Policy shop/p3: NotFound, Policy shop/p4: NotFound, Policy shop/p5: NotFound, Policy shop/p6: NotFound and 3 more)"},
-		{name: "ignored", findings: []Finding{gone}, ignored: true,
+		{name: "ignored", results: []Result{gone}, ignored: true,
 			want: "Dependencies were not satisfied: 1 is still pending (ConfigurationPolicy shop/x: NotFound) but ignorePending is true"},
-		{name: "a cycle", findings: []Finding{gone}, cycle: []Ref{app(), db.Ref, app()},
+		{name: "a cycle", results: []Result{gone}, cycle: []Ref{app(), db.Ref, app()},
 			want: "Dependencies were not satisfied: 1 is still pending (ConfigurationPolicy shop/x: NotFound); they wait for one another: Policy shop/app -> Policy shop/db -> Policy shop/app"},
 	} {
-		if got := PendingText(c.findings, c.cycle, c.ignored); got != c.want {
+		if got := PendingText(c.results, c.cycle, c.ignored); got != c.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", c.name, got, c.want)
 		}
 	}

@@ -54,11 +54,11 @@ func FuzzRead(f *testing.F) {
 		in := StatusInput{Policy: p, Read: read, Now: noon}
 		for i := range read.Templates {
 			tm := &read.Templates[i]
-			var findings []Finding
+			var results []Result
 			for _, d := range tm.Dependencies {
-				findings = append(findings, Evaluate(*d, Observe(live)))
+				results = append(results, Evaluate(*d, Observe(live)))
 			}
-			out := Decide(TemplateInput{Policy: read, Template: *tm, Findings: findings, Cycle: g.Cycle(app()),
+			out := Decide(TemplateInput{Policy: read, Template: *tm, Results: results, Cycle: g.Cycle(app()),
 				Live: LiveOf(live, read)})
 			checkText(t, "message", out.Message, maxMessage)
 			in.Outcomes, in.Objects = append(in.Outcomes, out), append(in.Objects, live)

@@ -1,11 +1,13 @@
 package dependency
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 )
@@ -26,38 +28,33 @@ func LiveOf(object map[string]any, p *Policy) *Live {
 	if object == nil {
 		return nil
 	}
-	meta := child(object, "metadata")
-	_, suspended := child(meta, "annotations")[AnnotationPending]
-	live := &Live{Suspended: suspended, Deleting: meta["deletionTimestamp"] != nil, Object: object,
+	u := &unstructured.Unstructured{Object: object}
+	_, suspended := u.GetAnnotations()[AnnotationPending]
+	live := &Live{Suspended: suspended, Deleting: u.GetDeletionTimestamp() != nil, Object: object,
 		Observed: Observe(object)}
-	live.Ours, live.Owner = p.owns(object)
+	live.Ours, live.Owner = p.owns(u)
 	return live
 }
 
 // PolicyOf returns the Policy that an object was created for, from its labels. Cluster-scoped objects name the
 // namespace of the Policy in a label.
 func PolicyOf(object map[string]any) (Ref, bool) {
-	meta := child(object, "metadata")
-	labels := child(meta, "labels")
-	namespace := textOf(meta, "namespace")
-	if namespace == "" {
-		namespace = textOf(labels, LabelClusterNamespace)
-	}
-	name := textOf(labels, LabelPolicy)
+	namespace := cmp.Or(textAt(object, "metadata", "namespace"), textAt(object, "metadata", "labels", LabelClusterNamespace))
+	name := textAt(object, "metadata", "labels", LabelPolicy)
 	return PolicyRef(namespace, name), name != "" && namespace != ""
 }
 
 // owns reports whether an object belongs to the Policy, by its controller reference or, if it has none, by its labels.
 // A controller of the same name with another UID is an earlier Policy, whose objects are adopted.
-func (p *Policy) owns(object map[string]any) (ours bool, other *Ref) {
-	policy, labelled := PolicyOf(object)
-	if controller, uid := controllerOf(object); controller != nil {
-		switch {
-		case uid == p.UID && uid != "", *controller == p.Ref() && labelled && policy == p.Ref():
+func (p *Policy) owns(u *unstructured.Unstructured) (ours bool, other *Ref) {
+	policy, labelled := PolicyOf(u.Object)
+	if o := metav1.GetControllerOf(u); o != nil {
+		gv, _ := schema.ParseGroupVersion(o.APIVersion)
+		controller := Ref{Group: gv.Group, Kind: o.Kind, Namespace: u.GetNamespace(), Name: o.Name}
+		if o.UID == p.UID && o.UID != "" || controller == p.Ref() && labelled && policy == p.Ref() {
 			return true, nil
-		default:
-			return false, controller
 		}
+		return false, &controller
 	}
 	switch {
 	case !labelled:
@@ -68,26 +65,16 @@ func (p *Policy) owns(object map[string]any) (ours bool, other *Ref) {
 	return false, &policy
 }
 
-// controllerOf returns the owner that is the object's controller.
-func controllerOf(object map[string]any) (*Ref, types.UID) {
-	meta := child(object, "metadata")
-	owners, _ := meta["ownerReferences"].([]any)
-	for _, entry := range owners {
-		o, ok := entry.(map[string]any)
-		if controls, _ := o["controller"].(bool); ok && controls {
-			gv, _ := schema.ParseGroupVersion(textOf(o, "apiVersion"))
-			return &Ref{Group: gv.Group, Kind: textOf(o, "kind"), Namespace: textOf(meta, "namespace"),
-				Name: textOf(o, "name")}, types.UID(textOf(o, "uid"))
-		}
-	}
-	return nil, ""
+// RefOf returns the reference to an object.
+func RefOf(u *unstructured.Unstructured) Ref {
+	gvk := u.GroupVersionKind()
+	return Ref{Group: gvk.Group, Kind: gvk.Kind, Namespace: u.GetNamespace(), Name: u.GetName()}
 }
 
-func refOf(object map[string]any) Ref {
-	gv, _ := schema.ParseGroupVersion(textOf(object, "apiVersion"))
-	meta := child(object, "metadata")
-	return Ref{Group: gv.Group, Kind: textOf(object, "kind"), Namespace: textOf(meta, "namespace"),
-		Name: textOf(meta, "name")}
+// textAt returns the text of a field; "" if there is none.
+func textAt(object map[string]any, path ...string) string {
+	s, _, _ := unstructured.NestedString(object, path...)
+	return s
 }
 
 // state returns the object's state for its present generation. Any other value than the three states is unknown.
@@ -105,34 +92,30 @@ func known(s State) bool { return s == Compliant || s == NonCompliant || s == Pe
 
 // notCreated reports whether Gatekeeper has refused a ConstraintTemplate.
 func (l *Live) notCreated() bool {
-	created, said := child(l.Object, "status")["created"].(bool)
+	created, said, _ := unstructured.NestedBool(l.Object, "status", "created")
 	return l.constraintTemplate() && said && !created
 }
 
 // templateWithoutAnswer reports whether Gatekeeper has not processed a ConstraintTemplate yet.
 func (l *Live) templateWithoutAnswer() bool {
-	_, said := child(l.Object, "status")["created"].(bool)
+	_, said, _ := unstructured.NestedBool(l.Object, "status", "created")
 	return l.constraintTemplate() && !said
 }
 
 func (l *Live) constraintTemplate() bool {
-	r := refOf(l.Object)
-	return r.Group == GatekeeperTemplateGroup && r.Kind == KindConstraintTemplate
+	return RefOf(&unstructured.Unstructured{Object: l.Object}).constraintTemplate()
 }
 
 // message returns the object's own message for its state, from its history, else from its condition; "" if there is
 // none.
 func (l *Live) message(ref Ref, state State) string {
-	status := child(l.Object, "status")
-	if list, _ := status["history"].([]any); len(list) > 0 {
-		if entry, ok := list[0].(map[string]any); ok {
-			if said, ok := stated(textOf(entry, "message"), state); ok {
-				return said
-			}
+	if entries := entriesAt(l.Object, "status", "history"); len(entries) > 0 {
+		if said, ok := stated(textAt(entries[0], "message"), state); ok {
+			return said
 		}
 	}
-	c := condition(status)
-	if says := textOf(c, "message"); says != "" && (textOf(c, "status") == "True") == (state == Compliant) {
+	c := compliantCondition(l.Object)
+	if says := textAt(c, "message"); says != "" && (textAt(c, "status") == "True") == (state == Compliant) {
 		if said, ok := stated(says, state); ok {
 			return said
 		}
@@ -156,23 +139,22 @@ func stated(says string, state State) (string, bool) {
 // Override sets the fields of a template's object that its Policy decides: the namespace, unless the kind is known to
 // be cluster-scoped, and spec.remediationAction. Constraint and the kinds of Gatekeeper have no such field.
 func Override(object map[string]any, policy *policyv1.Policy) error {
-	meta, ok := object["metadata"].(map[string]any)
-	if !ok {
+	u := &unstructured.Unstructured{Object: object}
+	if _, ok := object["metadata"].(map[string]any); !ok {
 		return errors.New("objectDefinition has no metadata")
 	}
-	ref := refOf(object)
-	if ref.clusterScoped() {
-		delete(meta, "namespace")
+	if RefOf(u).clusterScoped() {
+		u.SetNamespace("")
 		return nil
 	}
-	meta["namespace"] = policy.Namespace
+	u.SetNamespace(policy.Namespace)
 	spec, ok := object["spec"].(map[string]any)
 	if !ok {
 		return nil // depends on the scope of its kind
 	}
 	const field = "remediationAction"
 	action := string(policy.Spec.RemediationAction)
-	if strings.EqualFold(textOf(spec, field), "InformOnly") {
+	if strings.EqualFold(textAt(spec, field), "InformOnly") {
 		action = string(policyv1.Inform) // inform is kept, whatever the Policy's action
 	}
 	if action != "" {

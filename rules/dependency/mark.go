@@ -94,10 +94,10 @@ func looksUp(p *policyv1.Policy) bool {
 		if !bytes.Contains(raw, []byte("{{")) && !bytes.Contains(raw, []byte(`\u`)) { // a brace may be escaped
 			return false
 		}
-		var head struct {
+		var object struct {
 			Kind string `json:"kind"`
 		}
-		return json.Unmarshal(raw, &head) != nil || head.Kind == "OperatorPolicy" &&
+		return json.Unmarshal(raw, &object) != nil || object.Kind == KindOperatorPolicy &&
 			len(lookup.Of(t.ObjectDefinition)) > 0
 	})
 }

@@ -23,10 +23,10 @@ const (
 
 // PendingText returns the message for a waiting template: "Dependencies were not satisfied: 1 is still pending (Policy
 // shop/db: WrongState, it is NonCompliant, want Compliant)". It ends with the cycle, if there is one. Met
-// findings are left out.
-func PendingText(findings []Finding, cycle []Ref, ignored bool) string {
-	pending := unmet(findings)
-	slices.SortStableFunc(pending, func(a, b Finding) int { return a.Compare(b.Ref) })
+// results are left out.
+func PendingText(results []Result, cycle []Ref, ignored bool) string {
+	pending := unmet(results)
+	slices.SortStableFunc(pending, func(a, b Result) int { return a.Compare(b.Ref) })
 	names := make([]string, len(pending))
 	for i := range pending {
 		names[i] = pending[i].String() + ": " + pending[i].says()
@@ -47,7 +47,7 @@ func PendingText(findings []Finding, cycle []Ref, ignored bool) string {
 }
 
 // says returns the reason and its explanation.
-func (f *Finding) says() string {
+func (f *Result) says() string {
 	if f.Reason == NotFound {
 		return string(f.Reason)
 	}
@@ -110,7 +110,7 @@ func listPending(outcomes []TemplateOutcome, before []policyv1.DependencyStatus)
 	return list, len(order)
 }
 
-func lineOf(f *Finding, before *policyv1.DependencyStatus) *policyv1.DependencyStatus {
+func lineOf(f *Result, before *policyv1.DependencyStatus) *policyv1.DependencyStatus {
 	line := &policyv1.DependencyStatus{
 		Kind: f.Kind, Namespace: f.Namespace, Name: f.Name, Compliance: policyv1.ComplianceState(f.Want),
 		Reason: string(f.Reason), Message: f.Text,

@@ -167,8 +167,11 @@ func (r Ref) Suspendable() bool {
 
 // Gatekeeper reports whether the kind is one of Gatekeeper's.
 func (r Ref) Gatekeeper() bool {
-	return r.Group == GatekeeperConstraintGroup || r.Group == GatekeeperTemplateGroup &&
-		r.Kind == KindConstraintTemplate
+	return r.Group == GatekeeperConstraintGroup || r.constraintTemplate()
+}
+
+func (r Ref) constraintTemplate() bool {
+	return r.Group == GatekeeperTemplateGroup && r.Kind == KindConstraintTemplate
 }
 
 // clusterScoped reports whether the kind is known to be cluster-scoped. The scope of other kinds only the cluster

@@ -90,8 +90,8 @@ func ownNamespaceOnly(r Ref) bool {
 	return r.Group == PolicyGroup && r.Kind != KindPolicy && strings.HasSuffix(r.Kind, "Policy")
 }
 
-// head is the part of a template's object that is read. The rest is for the controller of its kind.
-type head struct {
+// partialObject is the part of a template's object that is read. The rest is for the controller of its kind.
+type partialObject struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Metadata   struct {
@@ -109,7 +109,7 @@ func (p *Policy) readTemplate(index int, written *policyv1.PolicyTemplate) Templ
 		t.Fault = text
 		return t
 	}
-	var h head
+	var h partialObject
 	if written == nil || len(written.ObjectDefinition.Raw) == 0 {
 		p.NamesKnown = false
 		return fault("the template has no objectDefinition")

@@ -109,13 +109,13 @@ const maxMemberNames = 50
 func NextSetStatus(
 	set *Set, before *policyv1beta1.PolicySetStatus, members func(name string) *Policy, now time.Time,
 ) policyv1beta1.PolicySetStatus {
-	var pending, disabled, silent, gone, bad []string
+	var pending, disabled, unreported, missing, nonCompliant []string
 	evaluating := true
 	for _, name := range set.Policies {
 		p := members(name)
 		switch {
 		case p == nil:
-			gone, evaluating = append(gone, name), false
+			missing, evaluating = append(missing, name), false
 			continue
 		case p.Disabled:
 			disabled = append(disabled, name)
@@ -123,26 +123,26 @@ func NextSetStatus(
 		}
 		switch o := p.Observed(); {
 		case o.Stale():
-			silent = append(silent, name)
+			unreported = append(unreported, name)
 		case o.State == Compliant:
 		case o.State == NonCompliant:
-			bad = append(bad, name)
+			nonCompliant = append(nonCompliant, name)
 		case o.State == Pending:
 			pending = append(pending, name)
 		default:
-			silent, evaluating = append(silent, name), evaluating && o.Evaluating
+			unreported, evaluating = append(unreported, name), evaluating && o.Evaluating
 		}
 	}
 	var parts []string
-	tell := func(what string, names []string) {
+	add := func(what string, names []string) {
 		if len(names) > 0 {
 			parts = append(parts, what+": "+text.Names(names, maxMemberNames))
 		}
 	}
-	tell("Policies awaiting pending dependencies", pending)
-	tell("Disabled policies", disabled)
-	tell("No status provided while awaiting policy status", silent)
-	tell("Deleted policies", gone)
+	add("Policies awaiting pending dependencies", pending)
+	add("Disabled policies", disabled)
+	add("No status provided while awaiting policy status", unreported)
+	add("Deleted policies", missing)
 	switch {
 	case set.Fault != "":
 		parts, evaluating = []string{set.Fault}, false
@@ -155,11 +155,11 @@ func NextSetStatus(
 	next.ObservedGeneration = set.Generation
 	c := summary{state: Compliant, message: next.StatusMessage}
 	switch {
-	case len(bad) > 0:
-		c = summary{state: NonCompliant, message: "NonCompliant: " + text.Names(bad, maxMemberNames)}
+	case len(nonCompliant) > 0:
+		c = summary{state: NonCompliant, message: "NonCompliant: " + text.Names(nonCompliant, maxMemberNames)}
 	case len(pending) > 0:
 		c.state = Pending
-	case len(silent)+len(gone) > 0 || set.Fault != "":
+	case len(unreported)+len(missing) > 0 || set.Fault != "":
 		c.state, c.evaluating = Unknown, evaluating
 	}
 	next.Compliant = string(c.state)

@@ -206,7 +206,7 @@ func newest(history []policyv1.ComplianceHistory) string {
 func objectHistory(
 	object map[string]any, out *TemplateOutcome, before []policyv1.ComplianceHistory,
 ) []policyv1.ComplianceHistory {
-	list, _ := child(object, "status")["history"].([]any)
+	list := entriesAt(object, "status", "history")
 	var fresh []policyv1.ComplianceHistory
 	for i, entry := range list[:min(len(list), maxHistory)] {
 		h, ok := objectEntry(entry, out.State, i == 0)
@@ -222,13 +222,12 @@ func objectHistory(
 }
 
 // objectEntry reads an entry of an object's history. Only the newest may omit its state: it is the present one.
-func objectEntry(entry any, state State, first bool) (policyv1.ComplianceHistory, bool) {
-	e, _ := entry.(map[string]any)
-	at, err := time.Parse(time.RFC3339, textOf(e, "lastTimestamp"))
+func objectEntry(entry map[string]any, state State, first bool) (policyv1.ComplianceHistory, bool) {
+	at, err := time.Parse(time.RFC3339, textAt(entry, "lastTimestamp"))
 	if err != nil {
 		return policyv1.ComplianceHistory{}, false
 	}
-	says := textOf(e, "message")
+	says := textAt(entry, "message")
 	if !first {
 		before, _, _ := strings.Cut(says, ";")
 		if state = State(strings.TrimSpace(before)); !known(state) {

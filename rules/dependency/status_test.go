@@ -253,7 +253,7 @@ func TestStatusAtTheStart(t *testing.T) {
 		Dependencies: []*Dependency{&db}}
 	next := func(at time.Time, ignore bool, observed Observed) []Event {
 		tm.IgnorePending = ignore
-		out := Decide(TemplateInput{Policy: Read(p), Template: tm, Findings: []Finding{Evaluate(db, observed)}})
+		out := Decide(TemplateInput{Policy: Read(p), Template: tm, Results: []Result{Evaluate(db, observed)}})
 		s, events := NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: []TemplateOutcome{out}, Now: at})
 		p.Status = s
 		return events
@@ -283,8 +283,8 @@ func TestStatusAtTheStart(t *testing.T) {
 func TestStatusOfDependencies(t *testing.T) {
 	p := &policyv1.Policy{}
 	p.Namespace, p.Name = "shop", "app"
-	outcome := func(name string, findings ...Finding) TemplateOutcome {
-		return TemplateOutcome{Template: name, State: Pending, Message: "Pending; waits", Unmet: findings}
+	outcome := func(name string, results ...Result) TemplateOutcome {
+		return TemplateOutcome{Template: name, State: Pending, Message: "Pending; waits", Unmet: results}
 	}
 	widget := Dependency{Ref: Ref{"example.com", "Widget", "shop", "w"}, Version: "v1", Want: NonCompliant}
 	var outcomes []TemplateOutcome
@@ -321,7 +321,7 @@ func TestStatusOfDependencies(t *testing.T) {
 		"ConfigMap shop/c (NoKind), Policy shop/db (Pending, want Compliant), Policy shop/db (Pending, want NonCompliant), Widget.example.com shop/w (WrongState)"; got != want {
 		t.Errorf("read back: %s", got)
 	}
-	var many []Finding
+	var many []Result
 	for i := range 300 {
 		many = append(many, Evaluate(dep("Policy", fmt.Sprintf("p%03d", 299-i), Compliant), Observed{Reason: NotFound}))
 	}
@@ -447,7 +447,7 @@ func TestEventsOfOperatorPolicies(t *testing.T) {
 			t.Errorf("%s: events %v, history %v", kind, events, s.Details[0].History)
 		}
 		waits := Decide(TemplateInput{Policy: Read(p), Template: tm,
-			Findings: []Finding{Evaluate(dep("Policy", "db", Compliant), Observed{Reason: NotFound})}})
+			Results: []Result{Evaluate(dep("Policy", "db", Compliant), Observed{Reason: NotFound})}})
 		if _, events = NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: []TemplateOutcome{waits},
 			Now: noon}); len(events) != 1 {
 			t.Errorf("%s that waits: events %v", kind, events)

@@ -108,7 +108,7 @@ func (p *Policy) waits(template string) string {
 // neither does an object of another owner: a Policy must not suspend what it does not own.
 func (in *TemplateInput) dependenciesAfter() string {
 	t := &in.Template
-	met, decided := Settled(in.Findings)
+	met, decided := AllMet(in.Results)
 	switch {
 	case t.Met == "":
 		return ""

@@ -20,7 +20,7 @@ import (
 	"github.com/opgate/opgate/rules/grant"
 )
 
-// The bounds of MaxStaleness: a watch is asked for three fifths of it, at least three seconds, and less than patient
+// The bounds of MaxStaleness: a watch is asked for three fifths of it, at least three seconds, and less than longWatches
 // makes longer.
 const leastStaleness, mostStaleness = 5 * time.Second, 5 * time.Minute
 

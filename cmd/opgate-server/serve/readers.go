@@ -61,17 +61,17 @@ func (p *process) addReaders(policyVersions <-chan string) (*snapshot.Feed, *pac
 	return feed, catalogs, p.add(catalogs, changes, resolver, feed, versions)
 }
 
-// patient makes watches last six times as long as their clients request, which is half an hour and more
+// longWatches makes watches last six times as long as their clients request, which is half an hour and more
 // instead of five minutes and more. Those that are asked for less show by their end that they progress.
-type patient struct{ next http.RoundTripper }
+type longWatches struct{ next http.RoundTripper }
 
-// leastPatience is the shortest watch that client-go requests by itself, in seconds.
-const leastPatience = 300
+// leastTimeout is the shortest watch that client-go requests by itself, in seconds.
+const leastTimeout = 300
 
-func (p patient) RoundTrip(req *http.Request) (*http.Response, error) {
+func (p longWatches) RoundTrip(req *http.Request) (*http.Response, error) {
 	query := req.URL.Query()
 	seconds, err := strconv.Atoi(query.Get("timeoutSeconds"))
-	if err != nil || query.Get("watch") == "" || seconds < leastPatience {
+	if err != nil || query.Get("watch") == "" || seconds < leastTimeout {
 		return p.next.RoundTrip(req)
 	}
 	query.Set("timeoutSeconds", strconv.Itoa(6*seconds))

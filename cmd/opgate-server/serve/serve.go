@@ -110,7 +110,7 @@ func connect(ctx context.Context, o *Options, log logr.Logger) (*rest.Config, er
 	if err != nil {
 		return nil, err
 	}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return patient{next} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return longWatches{next} })
 	return config, registerWebhooks(ctx, config, o, log.WithName("register"))
 }
 

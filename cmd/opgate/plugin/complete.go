@@ -57,13 +57,13 @@ func completeWhy(cmd *cobra.Command, args []string, prefix string) ([]cobra.Comp
 	switch len(args) {
 	case 0:
 		var kinds []cobra.Completion
-		for _, s := range subjects {
+		for _, s := range judgedKinds {
 			kinds = append(kinds, s.names[0])
 		}
 		return kinds, cobra.ShellCompDirectiveNoFileComp
 	case 1:
-		if i := slices.IndexFunc(subjects, func(s subject) bool { return slices.Contains(s.names, args[0]) }); i >= 0 {
-			return names(cmd, prefix, subjects[i].Kind, keyOf(subjects[i].Kind))
+		if i := slices.IndexFunc(judgedKinds, func(s judgedKind) bool { return slices.Contains(s.names, args[0]) }); i >= 0 {
+			return names(cmd, prefix, judgedKinds[i].Kind, keyOf(judgedKinds[i].Kind))
 		}
 	}
 	return nil, cobra.ShellCompDirectiveNoFileComp

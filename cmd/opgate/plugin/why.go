@@ -76,14 +76,14 @@ type answer struct {
 	decision verdict.Decision
 }
 
-// subject is a kind of objects that why judges.
-type subject struct {
+// judgedKind is a kind of objects that why judges.
+type judgedKind struct {
 	*snapshot.Kind
 	// names are those of the command line, the first one is that of messages.
 	names []string
 }
 
-var subjects = []subject{
+var judgedKinds = []judgedKind{
 	{snapshot.InstallPlans, []string{"installplan", "installplans", "ip", "plan"}},
 	{snapshot.Subscriptions, []string{"subscription", "subscriptions", "sub", "subs"}},
 	{snapshot.ClusterServiceVersions, []string{"clusterserviceversion", "clusterserviceversions", "csv", "csvs"}},
@@ -95,7 +95,7 @@ var subjects = []subject{
 
 // question is an object and the cluster that it is judged by.
 type question struct {
-	subject
+	judgedKind
 	key   types.NamespacedName
 	state *cluster.State
 	mode  rules.ApprovalMode

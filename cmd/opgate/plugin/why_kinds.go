@@ -31,15 +31,15 @@ func parseQuestion(args []string, namespace string) (*question, error) {
 		return nil, errors.New("write a kind and the name of an object, as in: why installplan shop/install-x7")
 	}
 	named, _, _ := strings.Cut(strings.ToLower(args[0]), ".")
-	i := slices.IndexFunc(subjects, func(s subject) bool { return slices.Contains(s.names, named) })
+	i := slices.IndexFunc(judgedKinds, func(s judgedKind) bool { return slices.Contains(s.names, named) })
 	if i < 0 {
 		var known []string
-		for _, s := range subjects {
+		for _, s := range judgedKinds {
 			known = append(known, s.names[0])
 		}
 		return nil, fmt.Errorf("kind %s is not judged: use %s", text.Quote(args[0]), strings.Join(known, ", "))
 	}
-	q := &question{subject: subjects[i]}
+	q := &question{judgedKind: judgedKinds[i]}
 	if q.ClusterScoped {
 		q.key = types.NamespacedName{Name: args[1]}
 		if len(validation.IsDNS1123Subdomain(args[1])) > 0 {

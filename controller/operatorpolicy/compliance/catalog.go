@@ -16,9 +16,9 @@ import (
 
 // catalogSource reports whether the catalog of the operator is healthy. The condition is True if it
 // is not.
-func (e *evaluation) catalogSource() Finding {
+func (e *evaluation) catalogSource() Condition {
 	tolerated := e.config.CatalogSourceUnhealthy == policyv1beta2.ConfigCompliant
-	f := Finding{Type: TypeCatalogSourcesUnhealthy, Status: statusIf(!tolerated)}
+	f := Condition{Type: TypeCatalogSourcesUnhealthy, Status: statusIf(!tolerated)}
 	o := olm.ObjectMeta{Namespace: e.catalog.Namespace, Name: e.catalog.Name}
 	name := named(&o)
 	state, reason := compliantIf(tolerated), relatedMissing
@@ -103,10 +103,10 @@ func CatalogRecovered(s *olm.Subscription, catalogs []olm.Catalog, get func(olm.
 }
 
 // deprecations reports whether the catalog deprecates the package, the channel or the installed version, in
-// this order; the first one is named. There is no finding if the catalog is not known, unless the
+// this order; the first one is named. There is no condition if the catalog is not known, unless the
 // policy depends on it: then it is NonCompliant for that reason.
-func (e *evaluation) deprecations() []Finding {
-	f := Finding{Type: TypeNoDeprecations, Status: metav1.ConditionFalse}
+func (e *evaluation) deprecations() []Condition {
+	f := Condition{Type: TypeNoDeprecations, Status: metav1.ConditionFalse}
 	if e.manifest == nil {
 		if e.config.DeprecationsPresent == policyv1beta2.ConfigCompliant {
 			return nil
@@ -114,11 +114,11 @@ func (e *evaluation) deprecations() []Finding {
 		f.Status, f.Reason = metav1.ConditionUnknown, "PackageManifestNotFound"
 		f.Message = "whether " + e.wanted.name +
 			" is deprecated cannot be determined, because the package was not (yet) found in " + e.catalogAsked()
-		return []Finding{f}
+		return []Condition{f}
 	}
-	deprecated := func(reason, what, why string) []Finding {
+	deprecated := func(reason, what, why string) []Condition {
 		f.Reason, f.Message = reason, "the requested "+what+" is deprecated: "+text.Truncate(why, foreignText)
-		return []Finding{f}
+		return []Condition{f}
 	}
 	if why := e.manifest.Deprecation; why != "" {
 		return deprecated("PackageDeprecated", "package "+e.wanted.name, why)
@@ -135,14 +135,14 @@ func (e *evaluation) deprecations() []Finding {
 	}
 	f.Status, f.Reason = metav1.ConditionTrue, "Recommended"
 	f.Message = "the requested package, channel and bundle are recommended"
-	return []Finding{f}
+	return []Condition{f}
 }
 
 // minorVersion matches channels that are named after a minor version, such as stable-1.9 or v4.14.x.
 var minorVersion = regexp.MustCompile(`^([A-Za-z-]*)(\d+)\.(\d+)(\.x)?$`)
 
 // minorChannel reports whether a channel for a later minor version exists. The channel is never changed.
-func (e *evaluation) minorChannel() Finding {
+func (e *evaluation) minorChannel() Condition {
 	switch {
 	case e.Policy.Spec.IsMustNotHave():
 		return skipped("the policy is mustnothave")
@@ -153,16 +153,16 @@ func (e *evaluation) minorChannel() Finding {
 	}
 	later := e.laterChannels()
 	if len(later) == 0 {
-		return finding(TypeMinorChannelUpgradeAvailable, metav1.ConditionTrue, "Recommended",
+		return condition(TypeMinorChannelUpgradeAvailable, metav1.ConditionTrue, "Recommended",
 			"there is no channel for a later minor version")
 	}
-	return finding(TypeMinorChannelUpgradeAvailable,
+	return condition(TypeMinorChannelUpgradeAvailable,
 		statusIf(e.config.MinorChannelUpgradeAvailable != policyv1beta2.ConfigNonCompliant), "UpgradeAvailable",
 		"a later minor version is available in other channels: "+text.Names(later, maxListed))
 }
 
-func skipped(why string) Finding {
-	return finding(TypeMinorChannelUpgradeAvailable, metav1.ConditionTrue, "Skipped",
+func skipped(why string) Condition {
+	return condition(TypeMinorChannelUpgradeAvailable, metav1.ConditionTrue, "Skipped",
 		"channels for later minor versions were not looked for, because "+why)
 }
 

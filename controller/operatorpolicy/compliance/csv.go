@@ -66,7 +66,7 @@ const (
 )
 
 // installedCSV reports whether the installed version is allowed and healthy.
-func (e *evaluation) installedCSV() Finding {
+func (e *evaluation) installedCSV() Condition {
 	if e.csv == nil {
 		missing := olm.ObjectMeta{Namespace: e.wanted.namespace, Name: e.wanted.name}
 		message := "the required ClusterServiceVersion was not found"
@@ -78,7 +78,7 @@ func (e *evaluation) installedCSV() Finding {
 			}
 		}
 		message += e.elsewhere()
-		return finding(TypeClusterServiceVersion, metav1.ConditionFalse, "ClusterServiceVersionMissing", message,
+		return condition(TypeClusterServiceVersion, metav1.ConditionFalse, "ClusterServiceVersionMissing", message,
 			e.related(kindClusterServiceVersion, missing, policyv1beta2.NonCompliant, relatedMissing))
 	}
 	f := e.describeCSV(e.csv)
@@ -98,11 +98,11 @@ const (
 
 // describeCSV describes the state of a ClusterServiceVersion. A version that is not allowed is reported, but
 // never removed: the policy restricts what may be installed, not what must be removed.
-func (e *evaluation) describeCSV(csv *Installed) Finding {
+func (e *evaluation) describeCSV(csv *Installed) Condition {
 	name := "ClusterServiceVersion (" + text.Name(csv.Metadata.Name) + ")"
 	if ok, accepted := bundle.Covers(e.Rules, csv.Metadata.Name, csv.Version, e.Now); !ok {
 		reason := name + " is not an approved version"
-		return finding(TypeClusterServiceVersion, metav1.ConditionFalse, reasonUnapproved, reason+": "+accepted,
+		return condition(TypeClusterServiceVersion, metav1.ConditionFalse, reasonUnapproved, reason+": "+accepted,
 			e.related(kindClusterServiceVersion, csv.Metadata, policyv1beta2.NonCompliant, reason))
 	}
 	if e.Namespace.Drifted(csv.Metadata.Name) {
@@ -112,7 +112,7 @@ func (e *evaluation) describeCSV(csv *Installed) Finding {
 		if e.enforced {
 			message += "; until then the policy approves no upgrade of it"
 		}
-		return finding(TypeClusterServiceVersion, metav1.ConditionFalse, reasonChanged, message,
+		return condition(TypeClusterServiceVersion, metav1.ConditionFalse, reasonChanged, message,
 			e.related(kindClusterServiceVersion, csv.Metadata, policyv1beta2.NonCompliant, reason))
 	}
 	healthy := csv.Status.Phase == phaseSucceeded
@@ -132,6 +132,6 @@ func (e *evaluation) describeCSV(csv *Installed) Finding {
 	if r := e.Namespace.Recorded(csv.Metadata.Name); r != nil && r.Adopted {
 		message += "; its contents are accepted: they were installed before Opgate recorded what is installed"
 	}
-	return finding(TypeClusterServiceVersion, statusIf(healthy), reason, name+" - "+message,
+	return condition(TypeClusterServiceVersion, statusIf(healthy), reason, name+" - "+message,
 		e.related(kindClusterServiceVersion, csv.Metadata, compliantIf(healthy), reason))
 }

@@ -11,14 +11,14 @@ import (
 // reasonEscaped is for what OLM wrote while no replica answered, and admission would have refused.
 const reasonEscaped = "InstalledDuringOutage"
 
-// escaped adds the ClusterServiceVersions that were installed while Opgate was not running to the finding on
+// escaped adds the ClusterServiceVersions that were installed while Opgate was not running to the condition on
 // ClusterServiceVersions.
 func (e *evaluation) escaped(out Outcome) Outcome {
 	if len(e.Escaped) == 0 {
 		return out
 	}
-	for i := range out.Findings {
-		if f := &out.Findings[i]; f.Type == TypeClusterServiceVersion {
+	for i := range out.Conditions {
+		if f := &out.Conditions[i]; f.Type == TypeClusterServiceVersion {
 			f.Status, f.Reason = metav1.ConditionFalse, reasonEscaped
 			f.Message = text.Truncate(strings.Join(e.Escaped, "; "), foreignText) + "; " + f.Message
 		}

@@ -20,7 +20,7 @@ const (
 	reasonExisting = "ExistingInstallation"
 )
 
-// Evaluate returns the findings and the actions of a policy. It is total: any object on the cluster
+// Evaluate returns the conditions and the actions of a policy. It is total: any object on the cluster
 // is described and never stops the evaluation of the others.
 func Evaluate(in *Input) Outcome {
 	w, problems := in.wanted()
@@ -46,11 +46,11 @@ func (e *evaluation) valid() Outcome {
 		return e.wake(e.musthave())
 	}
 	out := removal(e.Input)
-	out.Findings = slices.Concat([]Finding{validated()}, out.Findings, []Finding{e.minorChannel()})
+	out.Conditions = slices.Concat([]Condition{validated()}, out.Conditions, []Condition{e.minorChannel()})
 	return out
 }
 
-// evaluation is an Input with values that several findings need.
+// evaluation is an Input with values that several conditions need.
 type evaluation struct {
 	*Input
 	wanted *wanted
@@ -112,44 +112,44 @@ func (in *Input) manifest(c olm.Catalog) *catalog.Package {
 	return in.Package(c)
 }
 
-func validated() Finding {
-	return finding(TypeValidPolicySpec, metav1.ConditionTrue, "PolicyValidated", "the policy spec is valid")
+func validated() Condition {
+	return condition(TypeValidPolicySpec, metav1.ConditionTrue, "PolicyValidated", "the policy spec is valid")
 }
 
 // invalid describes a policy that is not valid. No object is evaluated, since the policy does not say
 // reliably which, and nothing is written.
 func (e *evaluation) invalid(problems []string) Outcome {
 	out := Outcome{InstalledVersion: e.installedVersion()}
-	unknown := func(conditionType string) Finding {
-		f := finding(conditionType, metav1.ConditionUnknown, reasonInvalid,
+	unknown := func(conditionType string) Condition {
+		f := condition(conditionType, metav1.ConditionUnknown, reasonInvalid,
 			"the status of the "+kindOf[conditionType]+" cannot be determined, since the policy is not valid")
 		f.KeepRelated = true
 		return f
 	}
-	out.Findings = []Finding{
-		finding(TypeValidPolicySpec, metav1.ConditionFalse, reasonInvalid, sentences(problems)),
+	out.Conditions = []Condition{
+		condition(TypeValidPolicySpec, metav1.ConditionFalse, reasonInvalid, sentences(problems)),
 		unknown(TypeOperatorGroup),
 		unknown(TypeSubscription),
 		unknown(TypeInstallPlan),
-		finding(TypeClusterServiceVersion, metav1.ConditionFalse, "RelevantCSVNotFound",
+		condition(TypeClusterServiceVersion, metav1.ConditionFalse, "RelevantCSVNotFound",
 			"no ClusterServiceVersion was looked for, since the policy is not valid",
 			e.nothing(kindClusterServiceVersion, relatedNoCSV)...),
-		finding(TypeCustomResourceDefinition, metav1.ConditionTrue, reasonNoCRDs,
+		condition(TypeCustomResourceDefinition, metav1.ConditionTrue, reasonNoCRDs,
 			"no CustomResourceDefinitions were looked for, since the policy is not valid",
 			e.nothing(kindCustomResourceDefinition, relatedNoCRDs)...),
 	}
 	if e.Policy.Spec.IsMustNotHave() {
 		deployments, catalogs := deploymentsNotApplicable(), catalogNotApplicable()
 		deployments.KeepRelated, catalogs.KeepRelated = true, true
-		out.Findings = append(out.Findings, deployments, catalogs)
+		out.Conditions = append(out.Conditions, deployments, catalogs)
 	} else {
-		out.Findings = append(out.Findings,
-			finding(TypeDeployment, metav1.ConditionTrue, reasonNoDeployments,
+		out.Conditions = append(out.Conditions,
+			condition(TypeDeployment, metav1.ConditionTrue, reasonNoDeployments,
 				"no Deployments were looked for, since the policy is not valid",
 				e.nothing(kindDeployment, relatedNoDeployments)...),
 			unknown(TypeCatalogSourcesUnhealthy))
 	}
-	out.Findings = append(out.Findings, skipped("the policy is not valid"))
+	out.Conditions = append(out.Conditions, skipped("the policy is not valid"))
 	return out
 }
 
@@ -164,8 +164,8 @@ func (e *evaluation) musthave() Outcome {
 	var out Outcome
 	nowhere := !e.NamespaceExists &&
 		e.Grants.Missing(grant.Namespaces) != "" // nothing can be created in a namespace that does not exist
-	add := func(f Finding, actions []Action) {
-		out.Findings = append(out.Findings, f)
+	add := func(f Condition, actions []Action) {
+		out.Conditions = append(out.Conditions, f)
 		if !nowhere {
 			out.Actions = append(out.Actions, actions...)
 		}
@@ -183,23 +183,23 @@ func (e *evaluation) musthave() Outcome {
 		out.After = migrationGrace - e.Now.Sub(subscription.Since.Time)
 	}
 	add(e.besidesOLMv1(subscription), actions)
-	for _, f := range []Finding{e.installPlan(), e.installedCSV(), e.crds(), e.deployments(), e.catalogSource()} {
+	for _, f := range []Condition{e.installPlan(), e.installedCSV(), e.crds(), e.deployments(), e.catalogSource()} {
 		add(f, nil)
 	}
-	out.Findings = append(out.Findings, e.deprecations()...)
+	out.Conditions = append(out.Conditions, e.deprecations()...)
 	add(e.minorChannel(), nil)
-	out.Findings = append(out.Findings, e.subscriptionConditions()...)
+	out.Conditions = append(out.Conditions, e.subscriptionConditions()...)
 	out.InstalledVersion = e.installedVersion()
 	return out
 }
 
-// operatorNamespace returns the finding on the spec of a valid policy: it reports whether the namespace
+// operatorNamespace returns the condition on the spec of a valid policy: it reports whether the namespace
 // exists, which readers of the status know only by its text.
-func (e *evaluation) operatorNamespace() (Finding, []Action) {
+func (e *evaluation) operatorNamespace() (Condition, []Action) {
 	if e.NamespaceExists {
 		return validated(), nil
 	}
-	f := finding(TypeValidPolicySpec, metav1.ConditionFalse, reasonInvalid,
+	f := condition(TypeValidPolicySpec, metav1.ConditionFalse, reasonInvalid,
 		"the operator namespace "+text.Quote(e.wanted.namespace)+" does not exist")
 	if !e.enforced {
 		f.Message += notCreated
@@ -233,9 +233,9 @@ func (e *evaluation) created(kind string, o olm.ObjectMeta) policyv1beta2.Relate
 	return r
 }
 
-// because returns the finding for an action that was refused.
-func (f Finding) because(done string) func(reason string) Finding {
-	return func(reason string) Finding {
+// because returns the condition for an action that was refused.
+func (f Condition) because(done string) func(reason string) Condition {
+	return func(reason string) Condition {
 		failed := f
 		failed.Message += "; it cannot be " + done + ": " + text.Truncate(reason, foreignText)
 		return failed

@@ -54,7 +54,7 @@ func checkOutcome(t *testing.T, in *Input, name string) {
 	}
 	out := Evaluate(in)
 	valid := false
-	for _, f := range out.Findings {
+	for _, f := range out.Conditions {
 		if !validReason.MatchString(f.Reason) {
 			t.Errorf("%s: %s has reason %q", name, f.Type, f.Reason)
 		}
@@ -74,7 +74,7 @@ func checkOutcome(t *testing.T, in *Input, name string) {
 		}
 	}
 	again := Evaluate(in)
-	if diff := cmp.Diff(out.Findings, again.Findings); diff != "" {
+	if diff := cmp.Diff(out.Conditions, again.Conditions); diff != "" {
 		t.Errorf("%s: two evaluations differ:\n%s", name, diff)
 	}
 	if after, err := json.Marshal([]any{in.Policy, in.OperatorGroups, in.Subscriptions, in.CSVs}); err != nil ||
@@ -104,7 +104,7 @@ func TestEvaluateManyObjects(t *testing.T) {
 		"enforced": {enforced, many, func(in *Input) { in.Overlaps = nil }}, "overlapping": {enforced, many}} {
 		in := input(changes...)
 		checkOutcome(t, in, name)
-		for _, f := range Evaluate(in).Findings {
+		for _, f := range Evaluate(in).Conditions {
 			if len(f.Message) > 2000 {
 				t.Errorf("%s: the message of %s has %d bytes", name, f.Type, len(f.Message))
 			}

@@ -53,7 +53,7 @@ func TestA6DriftIsReported(t *testing.T) {
 		t.Run(s.name, s.run)
 	}
 	out := Evaluate(input(enforced, running, contents(t, `{"displayName":"etcd"}`, `{"displayName":"evil"}`)))
-	for _, f := range out.Findings {
+	for _, f := range out.Conditions {
 		if f.Type == TypeClusterServiceVersion && !strings.HasSuffix(f.Message,
 			"; until then the policy approves no upgrade of it") {
 			t.Errorf("under a policy that enforces it says %q", f.Message)
@@ -68,7 +68,7 @@ func TestAdoptedContentsAreReported(t *testing.T) {
 		in.Namespace = state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{in.Rules},
 			Record: &state.InstallRecord{Namespace: "shop",
 				Operators: []state.RecordedOperator{{Package: "etcd", CSV: "etcd.v1.2.0", Adopted: adopted}}}})
-		for _, f := range Evaluate(in).Findings {
+		for _, f := range Evaluate(in).Conditions {
 			if f.Type == TypeClusterServiceVersion &&
 				(f.Reason != "InstallSucceeded" || strings.Contains(f.Message, "adopted") != adopted ||
 					!strings.HasSuffix(f.Message, want)) {
@@ -87,7 +87,7 @@ func TestA5RefusedPlanIsReported(t *testing.T) {
 	in := input(enforced, upgrading(before, "install-b"))
 	in.Namespace = state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{in.Rules},
 		Plans: []*olm.InstallPlan{before}})
-	for _, f := range Evaluate(in).Findings {
+	for _, f := range Evaluate(in).Conditions {
 		if f.Type != TypeInstallPlan {
 			continue
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// absent is what a scenario wants of a type without a finding.
+// absent is what a scenario wants of a type without a condition.
 const absent = " "
 
 // observed sets conditions of the Subscription, as OLM does, to True.

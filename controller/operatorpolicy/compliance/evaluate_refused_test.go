@@ -155,8 +155,8 @@ func TestRefusedPlans(t *testing.T) {
 			in := s.input()
 			in.Namespace = state.NewNamespace("shop",
 				state.NamespaceContents{Policies: append(c.others, in.Rules), Plans: c.plans})
-			f := findingOf(t, Evaluate(in).Findings, TypeInstallPlan)
-			if diff := cmp.Diff(c.want, rows(Outcome{Findings: []Finding{f}})); diff != "" {
+			f := findingOf(t, Evaluate(in).Conditions, TypeInstallPlan)
+			if diff := cmp.Diff(c.want, rows(Outcome{Conditions: []Condition{f}})); diff != "" {
 				t.Error(diff)
 			}
 			if c.message != "" && f.Message != c.message {

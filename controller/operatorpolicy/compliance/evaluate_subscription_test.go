@@ -300,7 +300,7 @@ func TestEvaluateSubscriptionObjects(t *testing.T) {
 	}
 }
 
-// The API server's response to a write becomes the finding.
+// The API server's response to a write becomes the condition.
 func TestEvaluateRefusedActions(t *testing.T) {
 	for name, c := range map[string]struct {
 		given []given
@@ -474,7 +474,7 @@ func TestEvaluateInterventionObject(t *testing.T) {
 	if _, changed := object(content(&in.Subscriptions[0].Metadata), "status")["currentCSV"]; changed {
 		t.Error("the observed object was changed")
 	}
-	for _, f := range out.Findings {
+	for _, f := range out.Conditions {
 		if f.Type == TypeSubscription && !strings.HasSuffix(f.Message,
 			"it lost track of its ClusterServiceVersion etcd.v1.2.0 and is linked with it again at 2026-03-01T12:00:00Z") {
 			t.Error(f.Message)

@@ -225,32 +225,32 @@ type scenario struct {
 	related map[string][]string
 	// actions are all actions, as "<verb> <kind> <namespace>/<name>".
 	actions []string
-	// done are the findings after all actions are carried out, as "<type> <status> <reason>".
+	// done are the conditions after all actions are carried out, as "<type> <status> <reason>".
 	done []string
 }
 
 func (s *scenario) run(t *testing.T) {
 	t.Run(s.name, func(t *testing.T) {
 		out := Evaluate(input(s.given...))
-		findings := map[string]Finding{}
+		conditions := map[string]Condition{}
 		related := map[string][]string{}
-		for _, f := range out.Findings {
-			if _, twice := findings[f.Type]; twice {
-				t.Errorf("two findings of type %s", f.Type)
+		for _, f := range out.Conditions {
+			if _, twice := conditions[f.Type]; twice {
+				t.Errorf("two conditions of type %s", f.Type)
 			}
-			findings[f.Type] = f
+			conditions[f.Type] = f
 			if kindOf[f.Type] != "" {
 				related[kindOf[f.Type]] = describeRelated(f.Related)
 			}
 		}
 		for conditionType, want := range s.want {
-			f := findings[conditionType]
+			f := conditions[conditionType]
 			if got := string(f.Status) + " " + f.Reason; got != want {
 				t.Errorf("%s is %q, want %q (%s)", conditionType, got, want, f.Message)
 			}
 		}
 		for conditionType, want := range s.says {
-			if diff := cmp.Diff(want, findings[conditionType].Message); diff != "" {
+			if diff := cmp.Diff(want, conditions[conditionType].Message); diff != "" {
 				t.Errorf("%s says (-want +got):\n%s", conditionType, diff)
 			}
 		}
@@ -308,12 +308,12 @@ var allTypes = []string{TypeValidPolicySpec, TypeOperatorGroup, TypeSubscription
 	TypeCustomResourceDefinition, TypeDeployment, TypeCatalogSourcesUnhealthy, TypeNoDeprecations,
 	TypeMinorChannelUpgradeAvailable}
 
-// Every type has its finding, in the order of the contract, whether the operator is installed or not.
+// Every type has its condition, in the order of the contract, whether the operator is installed or not.
 func TestEvaluateOrder(t *testing.T) {
 	for name, in := range map[string]*Input{"installed": input(running),
 		"elsewhere": input(manifest(), copiedFrom("etcd.v1.2.0"))} {
 		var types []string
-		for _, f := range Evaluate(in).Findings {
+		for _, f := range Evaluate(in).Conditions {
 			types = append(types, f.Type)
 		}
 		if diff := cmp.Diff(allTypes, types); diff != "" {
@@ -361,7 +361,7 @@ func TestEvaluateHealthy(t *testing.T) {
 	if got := result.InstalledVersion; got != "etcd.v1.2.0" {
 		t.Errorf("installed version %q", got)
 	}
-	for _, f := range result.Findings {
+	for _, f := range result.Conditions {
 		for _, o := range f.Related {
 			if o.Cluster != "edge" {
 				t.Errorf("related %s is on cluster %q, want edge", o.Object.Kind, o.Cluster)
@@ -526,7 +526,7 @@ func TestEvaluateValidity(t *testing.T) {
 func TestEvaluateInvalidKeepsRelated(t *testing.T) {
 	kept := map[string]bool{}
 	for _, f := range Evaluate(input(enforced, running,
-		func(in *Input) { in.Problems = []string{"broken"} })).Findings {
+		func(in *Input) { in.Problems = []string{"broken"} })).Conditions {
 		kept[kindOf[f.Type]] = f.KeepRelated
 	}
 	want := []string{kindCatalogSource, kindInstallPlan, kindOperatorGroup, kindSubscription}

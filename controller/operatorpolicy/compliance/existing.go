@@ -91,8 +91,8 @@ func (e *evaluation) existing(csv *Installed) Outcome {
 	out := Outcome{InstalledVersion: csv.Metadata.Name}
 	message := "the operator is installed in namespace " + text.Name(csv.CopiedFrom) +
 		" and available here through its AllNamespaces mode"
-	available := func(conditionType string, related []policyv1beta2.RelatedObject) Finding {
-		return finding(conditionType, statusIf(conditionType != TypeCatalogSourcesUnhealthy), reasonExisting, message,
+	available := func(conditionType string, related []policyv1beta2.RelatedObject) Condition {
+		return condition(conditionType, statusIf(conditionType != TypeCatalogSourcesUnhealthy), reasonExisting, message,
 			related...)
 	}
 	var groups, subscriptions []policyv1beta2.RelatedObject
@@ -113,7 +113,7 @@ func (e *evaluation) existing(csv *Installed) Outcome {
 	if left { // the policy would be Compliant through what it is not for any more
 		subscription.Status, subscription.Reason = metav1.ConditionFalse, reasonLeftBehind
 	}
-	out.Findings = []Finding{
+	out.Conditions = []Condition{
 		validated(),
 		available(TypeOperatorGroup, groups),
 		subscription,
@@ -125,8 +125,8 @@ func (e *evaluation) existing(csv *Installed) Outcome {
 		available(TypeDeployment, e.nothing(kindDeployment, relatedNoDeployments)),
 		available(TypeCatalogSourcesUnhealthy, nil),
 	}
-	out.Findings = append(out.Findings, e.deprecations()...)
-	out.Findings = append(out.Findings, e.minorChannel())
+	out.Conditions = append(out.Conditions, e.deprecations()...)
+	out.Conditions = append(out.Conditions, e.minorChannel())
 	if covered, _ := bundle.Covers(e.Rules, csv.Metadata.Name, csv.Version, e.Now); covered && e.enforced && !left {
 		out.Actions = e.withdraw(message)
 	}
@@ -140,10 +140,10 @@ func (e *evaluation) withdraw(message string) []Action {
 	remaining := 0
 	remove := func(conditionType string, o *olm.ObjectMeta) {
 		kind := kindOf[conditionType]
-		f := finding(conditionType, metav1.ConditionFalse, kind+"Present",
+		f := condition(conditionType, metav1.ConditionFalse, kind+"Present",
 			"the "+kind+" "+named(o)+" is not needed, since "+message,
 			e.related(kind, *o, policyv1beta2.NonCompliant, relatedNotWanted))
-		done := finding(conditionType, metav1.ConditionTrue, reasonExisting, message,
+		done := condition(conditionType, metav1.ConditionTrue, reasonExisting, message,
 			e.related(kind, olm.ObjectMeta{Namespace: o.Namespace, Name: o.Name}, policyv1beta2.Compliant,
 				relatedDeleted))
 		actions = append(actions, Action{Verb: Delete, Live: o.Reference(kinds[kind]), Done: done,

@@ -22,8 +22,8 @@ const (
 )
 
 // plan returns the relevant InstallPlan of the Subscription: the one that the Subscription refers to,
-// else the newest for its version. gone is the name of a plan that is referred to and does not exist.
-func (e *evaluation) plan() (plan *olm.InstallPlan, gone string) {
+// else the newest for its version. missing is the name of a plan that is referred to and does not exist.
+func (e *evaluation) plan() (plan *olm.InstallPlan, missing string) {
 	sub := e.subscription
 	if sub == nil || sub.Status.CurrentCSV == "" && sub.Status.InstalledCSV == "" {
 		return nil, ""
@@ -62,13 +62,13 @@ func newestFor(plans []*olm.InstallPlan, csv string) *olm.InstallPlan {
 }
 
 // installPlan reports whether an installation or an upgrade is pending, in progress or failed.
-func (e *evaluation) installPlan() Finding {
-	f := Finding{Type: TypeInstallPlan, Status: metav1.ConditionTrue}
-	plan, gone := e.plan()
+func (e *evaluation) installPlan() Condition {
+	f := Condition{Type: TypeInstallPlan, Status: metav1.ConditionTrue}
+	plan, missing := e.plan()
 	if plan == nil {
 		f.Reason, f.Message = reasonNoPlans, "there are no relevant InstallPlans in namespace "+e.wanted.namespace
-		if gone != "" {
-			f.Message += "; " + text.Name(gone) + ", which the Subscription refers to, no longer exists"
+		if missing != "" {
+			f.Message += "; " + text.Name(missing) + ", which the Subscription refers to, no longer exists"
 		}
 		f.Related = []policyv1beta2.RelatedObject{e.related(kindInstallPlan,
 			olm.ObjectMeta{Namespace: e.wanted.namespace, Name: noName}, policyv1beta2.Compliant, relatedNoPlans)}

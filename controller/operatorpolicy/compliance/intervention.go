@@ -19,16 +19,16 @@ const interventionDelay = 30 * time.Second
 
 const reasonUnsatisfiable = "ConstraintsNotSatisfiable"
 
-// unresolved returns the finding on a Subscription that OLM cannot resolve, nil if it can. OLM writes
+// unresolved returns the condition on a Subscription that OLM cannot resolve, nil if it can. OLM writes
 // the failure of one Subscription to every other in the namespace; one that the constraints do not mention
 // is healthy.
-func (e *evaluation) unresolved() *Finding {
+func (e *evaluation) unresolved() *Condition {
 	sub := e.subscription
 	c := sub.Condition(TypeResolutionFailed)
 	if c == nil || e.failureOutdated() {
 		return nil
 	}
-	f := finding(TypeSubscription, metav1.ConditionFalse, reasonOr(c.Reason, TypeResolutionFailed), "")
+	f := condition(TypeSubscription, metav1.ConditionFalse, reasonOr(c.Reason, TypeResolutionFailed), "")
 	switch {
 	case !strings.EqualFold(c.Reason, reasonUnsatisfiable):
 		f.Since = since(c)
@@ -147,12 +147,12 @@ func (e *evaluation) intervene(at *metav1.Time) []Action {
 	if at.After(e.Now) {
 		return nil
 	}
-	live := e.content()
+	live := e.stored()
 	repaired := with(live, e.lost().Metadata.Name, "status", "currentCSV")
 	if updated, _ := object(live, "status")["lastUpdated"].(string); updated == "" {
 		repaired = with(repaired, e.Now.UTC().Format(time.RFC3339), "status", "lastUpdated") // OLM's schema requires it
 	}
-	f := finding(TypeSubscription, metav1.ConditionFalse, reasonUnsatisfiable,
+	f := condition(TypeSubscription, metav1.ConditionFalse, reasonUnsatisfiable,
 		"the Subscription "+named(&e.subscription.Metadata)+" lost track of its ClusterServiceVersion "+
 			text.Name(e.lost().Metadata.Name),
 		e.related(kindSubscription, e.subscription.Metadata, policyv1beta2.NonCompliant, reasonUnsatisfiable))

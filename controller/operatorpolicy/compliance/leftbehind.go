@@ -16,21 +16,21 @@ const (
 // package any more.
 func (in *Input) leftBehind() []*olm.Subscription {
 	sub := &in.Policy.Spec.Subscription
-	return only(in.Before, func(s *olm.Subscription) bool {
+	return filter(in.Before, func(s *olm.Subscription) bool {
 		return s.Metadata.Annotations.ManagedBy == in.managedBy() &&
 			(s.Metadata.Namespace != sub.Namespace || s.Spec.Package != sub.Name)
 	})
 }
 
-// withLeftBehind returns the findings with what the policy has left behind: the next evaluation knows it from the
+// withLeftBehind returns the conditions with what the policy has left behind: the next evaluation knows it from the
 // related objects.
-func (in *Input) withLeftBehind(findings []Finding) []Finding {
-	findings = slices.Clone(findings)
-	i := slices.IndexFunc(findings, func(f Finding) bool { return f.Type == TypeSubscription })
-	if i < 0 || findings[i].KeepRelated {
-		return findings // related objects are kept, these included
+func (in *Input) withLeftBehind(conditions []Condition) []Condition {
+	conditions = slices.Clone(conditions)
+	i := slices.IndexFunc(conditions, func(f Condition) bool { return f.Type == TypeSubscription })
+	if i < 0 || conditions[i].KeepRelated {
+		return conditions // related objects are kept, these included
 	}
-	f := &findings[i]
+	f := &conditions[i]
 	f.Related = slices.Clone(f.Related)
 	for _, s := range in.leftBehind() {
 		f.Message += "; the Subscription " + named(&s.Metadata) +
@@ -39,5 +39,5 @@ func (in *Input) withLeftBehind(findings []Finding) []Finding {
 		f.Related = append(f.Related, in.related(kindSubscription, s.Metadata, policyv1beta2.Inapplicable,
 			relatedLeftBehind))
 	}
-	return findings
+	return conditions
 }

@@ -21,7 +21,7 @@ func (e *evaluation) mayhave() Outcome {
 		return e.handedOver(m)
 	}
 	out := Outcome{InstalledVersion: e.installedVersion()}
-	out.Findings = []Finding{
+	out.Conditions = []Condition{
 		validated(),
 		e.groupsCreated(),
 		e.allowedSubscription(),
@@ -31,20 +31,20 @@ func (e *evaluation) mayhave() Outcome {
 		e.deployments(),
 	}
 	if e.subscription == nil {
-		out.Findings = append(out.Findings, finding(TypeCatalogSourcesUnhealthy, metav1.ConditionFalse,
+		out.Conditions = append(out.Conditions, condition(TypeCatalogSourcesUnhealthy, metav1.ConditionFalse,
 			"CatalogSourceNotApplicable", "the CatalogSource is not checked, since there is no Subscription"),
 			skipped("there is no Subscription"))
 		return out
 	}
-	out.Findings = slices.Concat(out.Findings, []Finding{e.catalogSource()}, e.deprecations(),
-		[]Finding{e.minorChannel()}, e.subscriptionConditions())
+	out.Conditions = slices.Concat(out.Conditions, []Condition{e.catalogSource()}, e.deprecations(),
+		[]Condition{e.minorChannel()}, e.subscriptionConditions())
 	return out
 }
 
-// groupsCreated is the finding on OperatorGroups, which do not count. It lists those that the policy created before: as
+// groupsCreated is the condition on OperatorGroups, which do not count. It lists those that the policy created before: as
 // mustnothave it would remove them, and the status is the only record of them.
-func (e *evaluation) groupsCreated() Finding {
-	f := finding(TypeOperatorGroup, metav1.ConditionTrue, "OperatorGroupNotApplicable",
+func (e *evaluation) groupsCreated() Condition {
+	f := condition(TypeOperatorGroup, metav1.ConditionTrue, "OperatorGroupNotApplicable",
 		"a mayhave policy does not check OperatorGroups")
 	for i := range e.OperatorGroups {
 		if g := &e.OperatorGroups[i].Metadata; e.createdByPolicy(kindOperatorGroup, g) {
@@ -57,13 +57,13 @@ func (e *evaluation) groupsCreated() Finding {
 // allowedSubscription compares the Subscription with the fields by which the policy refuses Subscriptions. Whether OLM
 // resolves it is its owner's concern, and no violation: OLM may report a failure for long after an upgrade, and the
 // policy repairs nothing.
-func (e *evaluation) allowedSubscription() Finding {
+func (e *evaluation) allowedSubscription() Condition {
 	sub := e.subscription
 	switch {
 	case len(e.duplicates) > 0:
 		return e.rivalry()
 	case sub == nil:
-		return finding(TypeSubscription, metav1.ConditionTrue, "SubscriptionNotPresent",
+		return condition(TypeSubscription, metav1.ConditionTrue, "SubscriptionNotPresent",
 			"there is no Subscription to "+e.wanted.name+" in namespace "+
 				e.wanted.namespace+", and the policy requires none",
 			e.related(kindSubscription, olm.ObjectMeta{Namespace: e.wanted.namespace, Name: e.wanted.name},
@@ -75,8 +75,8 @@ func (e *evaluation) allowedSubscription() Finding {
 			judged[field] = value
 		}
 	}
-	if different := differences(e.content(), judged, "spec"); len(different) > 0 {
-		return finding(TypeSubscription, metav1.ConditionFalse, "SubscriptionMismatch",
+	if different := differences(e.stored(), judged, "spec"); len(different) > 0 {
+		return condition(TypeSubscription, metav1.ConditionFalse, "SubscriptionMismatch",
 			"the Subscription "+named(&sub.Metadata)+" is not one that the policy allows: "+differing(different),
 			e.related(kindSubscription, sub.Metadata, policyv1beta2.NonCompliant, relatedMismatch))
 	}
@@ -85,18 +85,18 @@ func (e *evaluation) allowedSubscription() Finding {
 		message += "; OLM does not resolve it (" + reasonOr(c.Reason, TypeResolutionFailed) +
 			"), as its condition ResolutionFailed explains"
 	}
-	return finding(TypeSubscription, metav1.ConditionTrue, "SubscriptionMatches", message,
+	return condition(TypeSubscription, metav1.ConditionTrue, "SubscriptionMatches", message,
 		e.related(kindSubscription, sub.Metadata, policyv1beta2.Compliant, relatedFound))
 }
 
 // allowedCSV reports whether the installed version is allowed and healthy. None need be installed.
-func (e *evaluation) allowedCSV() Finding {
+func (e *evaluation) allowedCSV() Condition {
 	if e.csv != nil {
 		f := e.describeCSV(e.csv)
 		f.Message += e.besides()
 		return f
 	}
-	return finding(TypeClusterServiceVersion, metav1.ConditionTrue, "ClusterServiceVersionNotPresent",
+	return condition(TypeClusterServiceVersion, metav1.ConditionTrue, "ClusterServiceVersionNotPresent",
 		"no ClusterServiceVersion of "+e.wanted.name+" is installed in namespace "+
 			e.wanted.namespace+", and the policy requires none",
 		e.nothing(kindClusterServiceVersion, relatedNoCSV)...)

@@ -27,9 +27,9 @@ func TestAggregate(t *testing.T) {
 	}
 	plain := func(*spec) {}
 	for name, c := range map[string]struct {
-		edit     func(*spec)
-		findings []Finding
-		want     string
+		edit       func(*spec)
+		conditions []Condition
+		want       string
 	}{
 		"all is well": {plain, good(), "Compliant; " + all},
 		"one is not": {plain, saying(good(), TypeDeployment, metav1.ConditionFalse, "down"),
@@ -74,9 +74,9 @@ func TestAggregate(t *testing.T) {
 		"nothing was looked at": {plain, nil,
 			"NonCompliant; ValidPolicySpec could not be determined, OperatorGroupCompliant could not be determined, SubscriptionCompliant could not be determined, InstallPlanCompliant could not be determined, ClusterServiceVersionCompliant could not be determined, CustomResourceDefinitionCompliant could not be determined, DeploymentCompliant could not be determined, CatalogSourcesUnhealthy could not be determined"},
 		"other conditions have no say in it": {plain,
-			append(good(), Finding{Type: "Other", Status: metav1.ConditionFalse, Message: "other"}),
+			append(good(), Condition{Type: "Other", Status: metav1.ConditionFalse, Message: "other"}),
 			"Compliant; " + all},
-		"a related object has no say in it": {plain, func() []Finding {
+		"a related object has no say in it": {plain, func() []Condition {
 			f := good()
 			f[2].Related = []policyv1beta2.RelatedObject{{Compliant: policyv1beta2.NonCompliant}}
 			return f
@@ -86,7 +86,7 @@ func TestAggregate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := finishing()
 			c.edit(&in.Policy.Spec)
-			status, event := Finish(in, Outcome{Findings: c.findings}, 0)
+			status, event := Finish(in, Outcome{Conditions: c.conditions}, 0)
 			if diff := cmp.Diff(c.want, event.Message); diff != "" {
 				t.Error(diff)
 			}
@@ -100,16 +100,16 @@ func TestAggregate(t *testing.T) {
 // TestMessageOrder: what is wrong is first, and the most recent change before others (R-ST-4).
 func TestMessageOrder(t *testing.T) {
 	in := finishing()
-	status, _ := Finish(in, Outcome{Findings: good()}, 0)
-	findings := saying(good(), TypeDeployment, metav1.ConditionFalse, "down")
+	status, _ := Finish(in, Outcome{Conditions: good()}, 0)
+	conditions := saying(good(), TypeDeployment, metav1.ConditionFalse, "down")
 	in = later(t, in, status, time.Minute)
-	status, _ = Finish(in, Outcome{Findings: findings}, 0)
-	findings = saying(saying(findings, TypeSubscription, metav1.ConditionFalse, "lost"), TypeClusterServiceVersion,
+	status, _ = Finish(in, Outcome{Conditions: conditions}, 0)
+	conditions = saying(saying(conditions, TypeSubscription, metav1.ConditionFalse, "lost"), TypeClusterServiceVersion,
 		metav1.ConditionFalse, "failed")
-	findings = saying(findings, TypeInstallPlan, metav1.ConditionTrue, "approved")
-	findings[0].Since = metav1.NewTime(noon.Add(-time.Hour))
-	findings[0].Message = "valid since long"
-	_, event := Finish(later(t, in, status, time.Minute), Outcome{Findings: findings}, 0)
+	conditions = saying(conditions, TypeInstallPlan, metav1.ConditionTrue, "approved")
+	conditions[0].Since = metav1.NewTime(noon.Add(-time.Hour))
+	conditions[0].Message = "valid since long"
+	_, event := Finish(later(t, in, status, time.Minute), Outcome{Conditions: conditions}, 0)
 	want := "NonCompliant; lost, failed, down, approved, good OperatorGroupCompliant, good CustomResourceDefinitionCompliant, good CatalogSourcesUnhealthy, valid since long"
 	if diff := cmp.Diff(want, event.Message); diff != "" {
 		t.Error(diff)

@@ -39,14 +39,14 @@ func (e *evaluation) migrated() *olm.Migrated {
 	return nil
 }
 
-// inOLMv1 is the finding on a Subscription that is missing since OLM v1 manages the operator: the policy creates none,
+// inOLMv1 is the condition on a Subscription that is missing since OLM v1 manages the operator: the policy creates none,
 // since both OLMs would then write the same objects. It is Compliant with a version that the policy wants.
-func (e *evaluation) inOLMv1(m *olm.Migrated) Finding {
+func (e *evaluation) inOLMv1(m *olm.Migrated) Condition {
 	by := m.Kind + " " + text.Name(m.Name)
 	related := e.related(m.Kind, olm.ObjectMeta{Name: m.Name, UID: m.UID}, policyv1beta2.NonCompliant,
 		relatedUnknownState)
-	with := func(status metav1.ConditionStatus, reason, message string) Finding {
-		f := finding(TypeSubscription, status, reason, message, related)
+	with := func(status metav1.ConditionStatus, reason, message string) Condition {
+		f := condition(TypeSubscription, status, reason, message, related)
 		f.Message += "; no Subscription is created while it exists"
 		return f
 	}
@@ -76,8 +76,8 @@ func (e *evaluation) inOLMv1(m *olm.Migrated) Finding {
 // missed. Its own installation, if a ClusterServiceVersion is left of it, is reported as that of any policy.
 func (e *evaluation) handedOver(m *olm.Migrated) Outcome {
 	subscription := e.inOLMv1(m)
-	elsewhere := func(conditionType, reason string) Finding {
-		return finding(conditionType, statusIf(conditionType != TypeCatalogSourcesUnhealthy), subscription.Reason,
+	elsewhere := func(conditionType, reason string) Condition {
+		return condition(conditionType, statusIf(conditionType != TypeCatalogSourcesUnhealthy), subscription.Reason,
 			"the operator is managed by OLM v1", e.nothing(kindOf[conditionType], reason)...)
 	}
 	out := Outcome{InstalledVersion: e.installedVersion()}
@@ -88,7 +88,7 @@ func (e *evaluation) handedOver(m *olm.Migrated) Outcome {
 	group := elsewhere(TypeOperatorGroup, "")
 	catalog := elsewhere(TypeCatalogSourcesUnhealthy, "")
 	group.Related, catalog.Related = e.groupsCreated().Related, nil
-	out.Findings = []Finding{
+	out.Conditions = []Condition{
 		validated(),
 		group,
 		subscription,
@@ -98,13 +98,13 @@ func (e *evaluation) handedOver(m *olm.Migrated) Outcome {
 		elsewhere(TypeDeployment, relatedNoDeployments),
 		catalog,
 	}
-	out.Findings = append(out.Findings, e.deprecations()...)
-	out.Findings = append(out.Findings, skipped("the operator is managed by OLM v1"))
+	out.Conditions = append(out.Conditions, e.deprecations()...)
+	out.Conditions = append(out.Conditions, skipped("the operator is managed by OLM v1"))
 	return out
 }
 
-// besidesOLMv1 adds to the finding on a Subscription that OLM v1 manages the same operator.
-func (e *evaluation) besidesOLMv1(f Finding) Finding {
+// besidesOLMv1 adds to the condition on a Subscription that OLM v1 manages the same operator.
+func (e *evaluation) besidesOLMv1(f Condition) Condition {
 	m := e.migrated()
 	if m == nil || e.subscription == nil {
 		return f

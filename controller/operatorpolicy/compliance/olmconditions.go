@@ -38,11 +38,11 @@ func since(c *olm.SubscriptionCondition) metav1.Time {
 }
 
 // subscriptionConditions repeats the conditions of the Subscription that still apply.
-func (e *evaluation) subscriptionConditions() []Finding {
+func (e *evaluation) subscriptionConditions() []Condition {
 	if e.subscription == nil {
 		return nil
 	}
-	var findings []Finding
+	var conditions []Condition
 	for _, conditionType := range repeatedTypes {
 		c := e.subscription.Condition(conditionType)
 		if c == nil || !e.applies(c) {
@@ -53,11 +53,11 @@ func (e *evaluation) subscriptionConditions() []Finding {
 			message = e.resolverText(c.Message)
 		}
 		message = cmp.Or(message, e.explained(conditionType))
-		findings = append(findings, Finding{Type: conditionType, Status: metav1.ConditionTrue,
+		conditions = append(conditions, Condition{Type: conditionType, Status: metav1.ConditionTrue,
 			Reason:  reasonOr(c.Reason, conditionType),
 			Message: message, Since: since(c)})
 	}
-	return findings
+	return conditions
 }
 
 // applies reports whether a condition holds now. OLM removes most conditions late, and sets no time for those on

@@ -19,7 +19,7 @@ import (
 //
 // A group that is not usable only prevents the creation of a Subscription: the policy still governs an
 // operator that is installed, and its plans are still approved.
-func (e *evaluation) operatorGroup() (f Finding, actions []Action, usable bool) {
+func (e *evaluation) operatorGroup() (f Condition, actions []Action, usable bool) {
 	switch groups := e.OperatorGroups; {
 	case len(groups) == 0:
 		return e.missingGroup()
@@ -31,7 +31,7 @@ func (e *evaluation) operatorGroup() (f Finding, actions []Action, usable bool) 
 			related[i] = e.related(kindOperatorGroup, groups[i].Metadata, policyv1beta2.NonCompliant,
 				relatedTooManyGroups)
 		}
-		return finding(TypeOperatorGroup, metav1.ConditionFalse, "TooManyOperatorGroups", fmt.Sprintf(
+		return condition(TypeOperatorGroup, metav1.ConditionFalse, "TooManyOperatorGroups", fmt.Sprintf(
 			"there is more than one OperatorGroup in namespace %s, so that OLM installs nothing there: %s",
 			e.wanted.namespace, text.Names(names, maxListed)), related...), nil, false
 	case e.wanted.group != nil && e.wanted.group.name != groups[0].Metadata.Name:
@@ -42,9 +42,9 @@ func (e *evaluation) operatorGroup() (f Finding, actions []Action, usable bool) 
 
 // otherGroup is for a namespace that has a group of another name. A second one would stop
 // OLM from installing anything there, so none is created.
-func (e *evaluation) otherGroup(group *olm.OperatorGroup) Finding {
+func (e *evaluation) otherGroup(group *olm.OperatorGroup) Condition {
 	missing := olm.ObjectMeta{Namespace: e.wanted.namespace, Name: e.wanted.group.name}
-	return finding(TypeOperatorGroup, metav1.ConditionFalse, "OperatorGroupMismatch", fmt.Sprintf(
+	return condition(TypeOperatorGroup, metav1.ConditionFalse, "OperatorGroupMismatch", fmt.Sprintf(
 		"the OperatorGroup %s does not match the policy: metadata.name is %s, want %s; a namespace can have only one",
 		named(&group.Metadata), text.Quote(group.Metadata.Name), text.Quote(missing.Name)),
 		e.related(kindOperatorGroup, group.Metadata, policyv1beta2.NonCompliant, relatedMismatch),
@@ -53,7 +53,7 @@ func (e *evaluation) otherGroup(group *olm.OperatorGroup) Finding {
 
 // presentGroup is for the only group of the namespace, if the policy names it or names
 // none.
-func (e *evaluation) presentGroup(group *olm.OperatorGroup) (Finding, []Action, bool) {
+func (e *evaluation) presentGroup(group *olm.OperatorGroup) (Condition, []Action, bool) {
 	as := func(state policyv1beta2.ComplianceState, reason string) policyv1beta2.RelatedObject {
 		return e.related(kindOperatorGroup, group.Metadata, state, reason)
 	}
@@ -68,15 +68,15 @@ func (e *evaluation) presentGroup(group *olm.OperatorGroup) (Finding, []Action, 
 		if spec, _ := e.defaultGroup(); len(spec) > 0 && e.madeTooEarly(group, live) {
 			return e.differentGroup(group, live, differences(live, spec, "spec"))
 		}
-		return finding(TypeOperatorGroup, metav1.ConditionFalse, "OperatorGroupMismatch", problem,
+		return condition(TypeOperatorGroup, metav1.ConditionFalse, "OperatorGroupMismatch", problem,
 			as(policyv1beta2.NonCompliant, relatedMismatch)), nil, false
 	}
 	related := as(policyv1beta2.Compliant, relatedFound)
 	if e.wanted.group == nil && group.Metadata.GenerateName != e.wanted.namespace+"-" {
-		return finding(TypeOperatorGroup, metav1.ConditionTrue, "PreexistingOperatorGroupFound",
+		return condition(TypeOperatorGroup, metav1.ConditionTrue, "PreexistingOperatorGroupFound",
 			"the policy does not specify an OperatorGroup but one already exists in the namespace - assuming that OperatorGroup is correct"+selectsNothing(live), related), nil, true
 	}
-	return finding(TypeOperatorGroup, metav1.ConditionTrue, "OperatorGroupMatches",
+	return condition(TypeOperatorGroup, metav1.ConditionTrue, "OperatorGroupMatches",
 		"the OperatorGroup matches what is required by the policy"+selectsNothing(live), related), nil, true
 }
 
@@ -96,14 +96,14 @@ func (e *evaluation) generated(group *olm.OperatorGroup) bool {
 
 func (e *evaluation) differentGroup(
 	group *olm.OperatorGroup, live map[string]any, differences []difference,
-) (Finding, []Action, bool) {
-	f := finding(TypeOperatorGroup, metav1.ConditionFalse, "OperatorGroupMismatch",
+) (Condition, []Action, bool) {
+	f := condition(TypeOperatorGroup, metav1.ConditionFalse, "OperatorGroupMismatch",
 		"the OperatorGroup "+named(&group.Metadata)+" does not match the policy: "+differing(differences),
 		e.related(kindOperatorGroup, group.Metadata, policyv1beta2.NonCompliant, relatedMismatch))
 	if !e.enforced {
 		return f, nil, false
 	}
-	done := finding(TypeOperatorGroup, metav1.ConditionTrue, "OperatorGroupUpdated",
+	done := condition(TypeOperatorGroup, metav1.ConditionTrue, "OperatorGroupUpdated",
 		"the OperatorGroup "+named(&group.Metadata)+" was updated to match the policy",
 		e.related(kindOperatorGroup, group.Metadata, policyv1beta2.Compliant, relatedUpdated))
 	return f, []Action{{Verb: Update, Live: live, Object: corrected(live, differences), Done: done,
@@ -111,7 +111,7 @@ func (e *evaluation) differentGroup(
 }
 
 // missingGroup is for a namespace without a group.
-func (e *evaluation) missingGroup() (Finding, []Action, bool) {
+func (e *evaluation) missingGroup() (Condition, []Action, bool) {
 	o := olm.ObjectMeta{Namespace: e.wanted.namespace, Name: noName}
 	metadata := map[string]any{"namespace": o.Namespace}
 	spec, recorded, note := map[string]any(nil), e.recordedGroup(), ""
@@ -128,7 +128,7 @@ func (e *evaluation) missingGroup() (Finding, []Action, bool) {
 			spec, note = e.defaultGroup()
 		}
 	}
-	f := finding(TypeOperatorGroup, metav1.ConditionFalse, "OperatorGroupMissing",
+	f := condition(TypeOperatorGroup, metav1.ConditionFalse, "OperatorGroupMissing",
 		"the required OperatorGroup was not found in namespace "+o.Namespace,
 		e.related(kindOperatorGroup, o, policyv1beta2.NonCompliant, relatedMissing))
 	if e.wanted.group != nil {
@@ -138,7 +138,7 @@ func (e *evaluation) missingGroup() (Finding, []Action, bool) {
 		f.Message += "; " + note
 		return f, nil, false
 	}
-	// Creating a group that could not be used would only delay that finding.
+	// Creating a group that could not be used would only delay that condition.
 	if problem := e.unsupported(&o, map[string]any{"spec": spec}); problem != "" {
 		f.Message += "; " + problem
 		return f, nil, false
@@ -147,7 +147,7 @@ func (e *evaluation) missingGroup() (Finding, []Action, bool) {
 		f.Message += notCreated
 		return f, nil, false
 	}
-	done := finding(TypeOperatorGroup, metav1.ConditionTrue, "OperatorGroupCreated",
+	done := condition(TypeOperatorGroup, metav1.ConditionTrue, "OperatorGroupCreated",
 		"the required OperatorGroup was created in namespace "+o.Namespace+note, e.created(kindOperatorGroup, o))
 	return f, []Action{{
 		Verb: Create,
@@ -225,7 +225,7 @@ const (
 )
 
 // targetsOf returns the target namespaces of a group, nil for all of them. The result of a selector is known
-// only after OLM has written it to the status.
+// filter after OLM has written it to the status.
 func targetsOf(group map[string]any) (targets []string, known bool) {
 	spec := object(group, "spec")
 	if targets = stringsIn(spec["targetNamespaces"]); len(targets) > 0 {

@@ -68,7 +68,7 @@ func (o *Origin) comesFrom(p *operatorpolicy.Policy) bool {
 
 // followers returns the Subscriptions that have installed, or move to, the original.
 func (o *Origin) followers() []*olm.Subscription {
-	return only(o.Subscriptions, func(s *olm.Subscription) bool { return s.Follows(o.CSV.Metadata.Name) })
+	return filter(o.Subscriptions, func(s *olm.Subscription) bool { return s.Follows(o.CSV.Metadata.Name) })
 }
 
 // plan returns the newest plan that installs the original, nil if it was deleted: OLM retains few of them.

@@ -11,8 +11,8 @@ import (
 
 // Outcome is the result of evaluating a policy.
 type Outcome struct {
-	// Findings has one for each condition type that was evaluated, in the order of the contract.
-	Findings []Finding
+	// Conditions has one for each condition type that was evaluated, in the order of the contract.
+	Conditions []Condition
 	// Actions are the writes that the policy requires, in the order in which they are carried out;
 	// none for a policy that informs or is not valid. The first failure ends the list.
 	Actions []Action
@@ -24,8 +24,8 @@ type Outcome struct {
 	InstalledVersion string
 }
 
-// Finding is a condition before it is written, with its related objects.
-type Finding struct {
+// Condition is a condition of the status before it is written, with its related objects.
+type Condition struct {
 	Type    string
 	Status  metav1.ConditionStatus
 	Reason  string
@@ -38,10 +38,10 @@ type Finding struct {
 	KeepRelated bool
 }
 
-func finding(
+func condition(
 	conditionType string, status metav1.ConditionStatus, reason, message string, related ...policyv1beta2.RelatedObject,
-) Finding {
-	return Finding{Type: conditionType, Status: status, Reason: reason, Message: message, Related: related}
+) Condition {
+	return Condition{Type: conditionType, Status: status, Reason: reason, Message: message, Related: related}
 }
 
 // Verb is the kind of a write.
@@ -66,11 +66,11 @@ type Action struct {
 	Object map[string]any
 	// Live is the object as it was observed; nil for Create.
 	Live map[string]any
-	// Done is the finding after the action was carried out; it replaces the finding of the same type. Related
+	// Done is the condition after the action was carried out; it replaces the condition of the same type. Related
 	// objects without a UID in it get that of the object.
-	Done Finding
-	// Failed returns the finding for an action that was refused; nil leaves the finding unchanged.
-	Failed func(reason string) Finding
+	Done Condition
+	// Failed returns the condition for an action that was refused; nil leaves the condition unchanged.
+	Failed func(reason string) Condition
 }
 
 // again makes the policy be evaluated again after a delay at the latest.
@@ -80,18 +80,18 @@ func (o *Outcome) again(after time.Duration) {
 	}
 }
 
-// Replace replaces the finding of the same type; a finding without a type changes nothing.
-func (o *Outcome) Replace(f Finding) {
-	for i := range o.Findings {
-		if o.Findings[i].Type == f.Type {
-			o.Findings[i] = f
+// Replace replaces the condition of the same type; a condition without a type changes nothing.
+func (o *Outcome) Replace(f Condition) {
+	for i := range o.Conditions {
+		if o.Conditions[i].Type == f.Type {
+			o.Conditions[i] = f
 		}
 	}
 }
 
-// For returns the finding with the name and the UID of the object in those related objects that have none,
+// For returns the condition with the name and the UID of the object in those related objects that have none,
 // because the object was only just created.
-func (f Finding) For(name, uid string) Finding {
+func (f Condition) For(name, uid string) Condition {
 	f.Related = slices.Clone(f.Related)
 	for i := range f.Related {
 		r := f.Related[i].DeepCopy()

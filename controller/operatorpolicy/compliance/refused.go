@@ -14,16 +14,16 @@ import (
 
 const reasonRefused = "InstallPlanRefused"
 
-// refused adds the running plans that cannot finish to the finding on InstallPlans: the plan of the Subscription,
+// refused adds the running plans that cannot finish to the condition on InstallPlans: the plan of the Subscription,
 // whatever refuses its steps, and those of other operators of which this policy refuses a step, such as a dependency.
 // OLM repeats a refused step for as long as the plan exists, so a forbidden operator would be installed as soon as no
 // replica answers. That is why such a plan is NonCompliant.
 func (e *evaluation) refused(out Outcome) Outcome {
-	i := slices.IndexFunc(out.Findings, func(f Finding) bool { return f.Type == TypeInstallPlan })
+	i := slices.IndexFunc(out.Conditions, func(f Condition) bool { return f.Type == TypeInstallPlan })
 	if i < 0 {
 		return out
 	}
-	f := &out.Findings[i]
+	f := &out.Conditions[i]
 	followed, _ := e.plan()
 	var messages []string
 	for _, plan := range e.Namespace.Plans() {
@@ -47,14 +47,14 @@ func (e *evaluation) refused(out Outcome) Outcome {
 }
 
 // holding adds the plans that this policy keeps from being approved, and that its Subscription does not wait for, to
-// the finding on InstallPlans: such as one that brings its package as a dependency. They do not count: the policy does
+// the condition on InstallPlans: such as one that brings its package as a dependency. They do not count: the policy does
 // what it is for.
 func (e *evaluation) holding(out Outcome) Outcome {
-	i := slices.IndexFunc(out.Findings, func(f Finding) bool { return f.Type == TypeInstallPlan })
+	i := slices.IndexFunc(out.Conditions, func(f Condition) bool { return f.Type == TypeInstallPlan })
 	if i < 0 {
 		return out
 	}
-	f := &out.Findings[i]
+	f := &out.Conditions[i]
 	followed, _ := e.plan()
 	for _, plan := range e.Namespace.Plans() {
 		var why []string

@@ -46,7 +46,7 @@ func removal(in *Input) Outcome {
 	}
 
 	out := Outcome{
-		Findings: []Finding{operatorGroup, subscription, plan, csv, crd, s.deploymentsNotHandled(),
+		Conditions: []Condition{operatorGroup, subscription, plan, csv, crd, s.deploymentsNotHandled(),
 			s.catalogNotHandled()},
 		Actions:          r.actions,
 		InstalledVersion: s.installedCSV(),
@@ -68,11 +68,11 @@ type remover struct {
 	actions []Action
 }
 
-// remove returns the finding on one kind, with its deletions if it is that kind's turn.
-func (r *remover) remove(conditionType string, items []item) Finding {
+// remove returns the condition on one kind, with its deletions if it is that kind's turn.
+func (r *remover) remove(conditionType string, items []item) Condition {
 	k := removalKind{scope: r.scope, kind: kindOf[conditionType], conditionType: conditionType, next: "will be deleted"}
 	items = r.denied(items)
-	left := only(items, func(i item) bool { return i.removalState.remains() })
+	left := filter(items, func(i item) bool { return i.removalState.remains() })
 	enforced := r.Policy.Spec.IsEnforced()
 	switch {
 	case !enforced:
@@ -87,7 +87,7 @@ func (r *remover) remove(conditionType string, items []item) Finding {
 	if r.before == "" && len(left) > 0 {
 		r.before, _ = noun(k.kind, left)
 	}
-	return k.finding(items)
+	return k.condition(items)
 }
 
 // denied returns the items of a removal. Where a policy or a Constraint denies deletions it wins, and none is deleted.
@@ -105,10 +105,10 @@ func (s *scope) denied(items []item) []item {
 	return items
 }
 
-// plansKept is the finding on InstallPlans that are retained, which is the default. It does not depend on the
+// plansKept is the condition on InstallPlans that are retained, which is the default. It does not depend on the
 // Subscription: the plans outlive it. Related are only the first of them, since a namespace may have any
 // number.
-func (s *scope) plansKept(plans []item) Finding {
+func (s *scope) plansKept(plans []item) Condition {
 	f := s.none(TypeInstallPlan)
 	if len(plans) == 0 {
 		return f
@@ -116,10 +116,10 @@ func (s *scope) plansKept(plans []item) Finding {
 	f.Reason, f.Related = "InstallPlanNotApplicable", nil
 	var clauses []string
 	for notMeant, what := range []string{"kept, since " + keptIf(true, "installPlans"), "not matched by the policy"} {
-		alike := only(plans, func(i item) bool { return i.notMeant == (notMeant == 1) })
+		alike := filter(plans, func(i item) bool { return i.notMeant == (notMeant == 1) })
 		if len(alike) > 0 {
-			subject, verb := noun(kindInstallPlan, alike)
-			clauses = append(clauses, subject+verb+what)
+			objects, verb := noun(kindInstallPlan, alike)
+			clauses = append(clauses, objects+verb+what)
 		}
 	}
 	f.Message = strings.Join(clauses, "; ")
@@ -130,18 +130,18 @@ func (s *scope) plansKept(plans []item) Finding {
 	return f
 }
 
-func deploymentsNotApplicable() Finding {
-	return finding(TypeDeployment, metav1.ConditionTrue, "DeploymentNotApplicable",
+func deploymentsNotApplicable() Condition {
+	return condition(TypeDeployment, metav1.ConditionTrue, "DeploymentNotApplicable",
 		"a mustnothave policy does not check Deployments")
 }
 
-func catalogNotApplicable() Finding {
-	return finding(TypeCatalogSourcesUnhealthy, metav1.ConditionFalse, "CatalogSourceNotApplicable",
+func catalogNotApplicable() Condition {
+	return condition(TypeCatalogSourcesUnhealthy, metav1.ConditionFalse, "CatalogSourceNotApplicable",
 		"a mustnothave policy does not check the CatalogSource")
 }
 
 // deploymentsNotHandled lists the Deployments of the operator; OLM deletes them with its ClusterServiceVersion.
-func (s *scope) deploymentsNotHandled() Finding {
+func (s *scope) deploymentsNotHandled() Condition {
 	f := deploymentsNotApplicable()
 	var names []string
 	for i := range s.csvs {
@@ -159,7 +159,7 @@ func (s *scope) deploymentsNotHandled() Finding {
 }
 
 // catalogNotHandled lists the catalogs of the Subscriptions, or else the one that the policy names.
-func (s *scope) catalogNotHandled() Finding {
+func (s *scope) catalogNotHandled() Condition {
 	f := catalogNotApplicable()
 	var catalogs []olm.Catalog
 	for _, sub := range s.selected {

@@ -33,7 +33,7 @@ func (s *scope) judgeGroups() (items []item, ambiguous bool) {
 
 // groups returns the OperatorGroups of the policy's namespace.
 func (s *scope) groups() []*olm.OperatorGroup {
-	return only(s.OperatorGroups, func(g *olm.OperatorGroup) bool { return g.Metadata.Namespace == s.namespace })
+	return filter(s.OperatorGroups, func(g *olm.OperatorGroup) bool { return g.Metadata.Namespace == s.namespace })
 }
 
 // policysGroup reports whether a group is the one that the policy names, or was generated for the namespace, or was
@@ -57,8 +57,8 @@ func (s *scope) otherGroups() string {
 	if len(items) == 0 {
 		return ""
 	}
-	subject, verb := noun(kindOperatorGroup, items)
-	return "; " + subject + verb + "kept, being neither named in spec.operatorGroup nor created by the policy"
+	objects, verb := noun(kindOperatorGroup, items)
+	return "; " + objects + verb + "kept, being neither named in spec.operatorGroup nor created by the policy"
 }
 
 // groupUse returns why no group may be deleted, or else what is at risk from a deletion that is
@@ -102,16 +102,16 @@ func (s *scope) groupUser() string {
 	return ""
 }
 
-// tooManyGroups is the finding if a group must be deleted and only the author can determine which.
-func (s *scope) tooManyGroups() Finding {
-	f := Finding{Type: TypeOperatorGroup, Status: metav1.ConditionFalse, Reason: "TooManyOperatorGroups"}
+// tooManyGroups is the condition if a group must be deleted and only the author can determine which.
+func (s *scope) tooManyGroups() Condition {
+	f := Condition{Type: TypeOperatorGroup, Status: metav1.ConditionFalse, Reason: "TooManyOperatorGroups"}
 	var items []item
 	for i := range s.OperatorGroups {
 		items = append(items, item{ObjectMeta: s.OperatorGroups[i].Metadata})
 		f.Related = append(f.Related, s.related(kindOperatorGroup, s.OperatorGroups[i].Metadata,
 			policyv1beta2.NonCompliant, relatedTooManyGroups))
 	}
-	subject, verb := noun(kindOperatorGroup, items)
-	f.Message = subject + verb + "all in the namespace; none is deleted while there is more than one"
+	objects, verb := noun(kindOperatorGroup, items)
+	f.Message = objects + verb + "all in the namespace; none is deleted while there is more than one"
 	return f
 }

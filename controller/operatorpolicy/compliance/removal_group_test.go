@@ -109,7 +109,7 @@ func TestRemovalOfGroups(t *testing.T) {
 	t.Run("15.1 shows the one that is not there", func(t *testing.T) {
 		s := installed(clean, named, inform,
 			func(s *site) { s.groups[0].Metadata = anObject("incorrect-operator-group") })
-		f := findingOf(t, removal(s.input()).Findings, TypeOperatorGroup)
+		f := findingOf(t, removal(s.input()).Conditions, TypeOperatorGroup)
 		if len(f.Related) != 1 || f.Related[0].Object.Metadata.Name != "scoped-operator-group" ||
 			f.Related[0].Reason != relatedAbsent {
 			t.Errorf("related: %+v", f.Related)

@@ -77,7 +77,7 @@ type removalKind struct {
 	next string
 }
 
-// deletions returns the deletions of the items. Each has the finding after it and those before it are
+// deletions returns the deletions of the items. Each has the condition after it and those before it are
 // done.
 func (k *removalKind) deletions(items []item) []Action {
 	var actions []Action
@@ -95,18 +95,18 @@ func (k *removalKind) deletions(items []item) []Action {
 		actions = append(actions, Action{
 			Verb: Delete,
 			Live: items[i].Reference(kinds[k.kind]),
-			Done: k.finding(state),
-			Failed: func(reason string) Finding {
+			Done: k.condition(state),
+			Failed: func(reason string) Condition {
 				failed[i].why = text.Truncate(reason, foreignText)
-				return k.finding(failed)
+				return k.condition(failed)
 			},
 		})
 	}
 	return actions
 }
 
-// finding summarizes the items of the kind. What is left to do takes precedence over what is done.
-func (k *removalKind) finding(items []item) Finding {
+// condition summarizes the items of the kind. What is left to do takes precedence over what is done.
+func (k *removalKind) condition(items []item) Condition {
 	f := k.none(k.conditionType)
 	has := func(states ...removalState) bool {
 		return slices.ContainsFunc(items, func(i item) bool { return slices.Contains(states, i.removalState) })
@@ -161,34 +161,34 @@ func (k *removalKind) clauses(items []item) []string {
 }
 
 func (k *removalKind) clause(first item, alike []item) string {
-	subject, verb := noun(k.kind, alike)
+	objects, verb := noun(k.kind, alike)
 	because := ""
 	if first.why != "" {
 		because = ", since " + first.why
 	}
 	switch first.removalState {
 	case staying:
-		return subject + verb + "kept" + because
+		return objects + verb + "kept" + because
 	case going:
-		return subject + verb + "present and " + k.next + because
+		return objects + verb + "present and " + k.next + because
 	case refused:
-		return subject + verb + "present and cannot be deleted: " + first.why
+		return objects + verb + "present and cannot be deleted: " + first.why
 	case unsure:
-		return subject + verb + "present and not deleted" + because
+		return objects + verb + "present and not deleted" + because
 	case deleting:
-		return subject + verb + "still being deleted"
+		return objects + verb + "still being deleted"
 	case deleted:
 		if len(alike) == 1 {
-			return subject + " was deleted"
+			return objects + " was deleted"
 		}
-		return subject + " were deleted"
+		return objects + " were deleted"
 	case notSelected:
 	}
-	return subject + verb + "not matched by the policy"
+	return objects + verb + "not matched by the policy"
 }
 
-// noun returns the objects of a kind as a grammatical subject, and the verb that agrees with it.
-func noun(kind string, items []item) (subject, verb string) {
+// noun returns the objects of a kind in words, and the verb that agrees with them.
+func noun(kind string, items []item) (objects, verb string) {
 	names := make([]string, len(items))
 	for i := range items {
 		names[i] = named(&items[i].ObjectMeta)
@@ -221,10 +221,10 @@ func (k *removalKind) describe(i item) policyv1beta2.RelatedObject {
 	return k.related(k.kind, i.ObjectMeta, state, reason)
 }
 
-// none is the finding for a kind without objects to delete.
-func (s *scope) none(conditionType string) Finding {
+// none is the condition for a kind without objects to delete.
+func (s *scope) none(conditionType string) Condition {
 	kind := kindOf[conditionType]
-	f := finding(conditionType, metav1.ConditionTrue, kind+"NotPresent",
+	f := condition(conditionType, metav1.ConditionTrue, kind+"NotPresent",
 		"no "+kind+" that the policy means is in namespace "+s.namespace)
 	o, state, reason := olm.ObjectMeta{Namespace: s.namespace, Name: noName}, policyv1beta2.Compliant, relatedAbsent
 	switch kind {

@@ -125,7 +125,7 @@ func TestRemovalFailures(t *testing.T) {
 		"True/ClusterServiceVersionDeleted: the ClusterServiceVersions shop/etcd.v0.9.4, shop/etcd.v0.9.5, shop/etcd.v0.9.6 were deleted",
 	}
 	var got []string
-	for _, f := range []Finding{actions[0].Done, actions[1].Failed("forbidden"), actions[2].Done} {
+	for _, f := range []Condition{actions[0].Done, actions[1].Failed("forbidden"), actions[2].Done} {
 		got = append(got, string(f.Status)+"/"+f.Reason+": "+f.Message)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -308,8 +308,8 @@ func TestRemovalProperties(t *testing.T) {
 				checkNothingBefore(t, seed, &observed, out, order[:reached])
 			}
 			if len(out.Actions) == 0 && out.After == 0 {
-				if !slices.ContainsFunc(out.Findings,
-					func(f Finding) bool { return strings.HasSuffix(f.Reason, "Deleting") }) {
+				if !slices.ContainsFunc(out.Conditions,
+					func(f Condition) bool { return strings.HasSuffix(f.Reason, "Deleting") }) {
 					break
 				}
 				s.release()
@@ -329,7 +329,7 @@ func TestRemovalProperties(t *testing.T) {
 // checkNothingBefore: R-RM-2, nothing of an earlier kind is left to delete.
 func checkNothingBefore(t *testing.T, seed uint64, s *site, out Outcome, earlier []string) {
 	t.Helper()
-	for _, f := range out.Findings {
+	for _, f := range out.Conditions {
 		if slices.Contains(earlier, kindOf[f.Type]) && f.Status != "True" {
 			t.Fatalf("seed %d: deletes %s although %s", seed, deletions(out), f.Message)
 		}

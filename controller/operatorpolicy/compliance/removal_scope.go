@@ -37,11 +37,11 @@ func newScope(in *Input) *scope {
 	s.label = OperatorLabel(s.pkg, s.namespace)
 	s.byVersion = len(in.Rules.Versions.Entries) > 0 || spec.VersionRange != ""
 	s.narrowed = s.byVersion || in.Rules.Catalog != olm.Catalog{}
-	s.subscriptions = only(in.Subscriptions, func(sub *olm.Subscription) bool {
+	s.subscriptions = filter(in.Subscriptions, func(sub *olm.Subscription) bool {
 		return sub.Spec.Package == s.pkg && sub.Metadata.Namespace == s.namespace
 	})
-	s.csvs = only(in.CSVs, s.ours)
-	s.selected = only(s.subscriptions, s.means)
+	s.csvs = filter(in.CSVs, s.ours)
+	s.selected = filter(s.subscriptions, s.means)
 	s.subscriptionItems, s.csvItems = s.judgeSubscriptions(), s.judgeCSVs()
 	return s
 }
@@ -153,8 +153,8 @@ func (s *scope) judgeCSVs() []item {
 		next := newItem(c.Metadata, keep)
 		switch {
 		case match, !sure && recorded:
-			alone, _ := bundle.Forbids(s.Rules, c.Metadata.Name, c.Version, olm.Catalog{}, s.Now)
-			evident := alone && c.Package != ""
+			byName, _ := bundle.Forbids(s.Rules, c.Metadata.Name, c.Version, olm.Catalog{}, s.Now)
+			evident := byName && c.Package != ""
 			next.unrecorded = next.removalState == going && !evident && !recorded
 		case sure:
 			next = item{ObjectMeta: c.Metadata, removalState: notSelected}

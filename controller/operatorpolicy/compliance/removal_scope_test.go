@@ -13,10 +13,10 @@ import (
 	"github.com/opgate/opgate/rules/state"
 )
 
-// short returns the finding of a type as Reason: message.
+// short returns the condition of a type as Reason: message.
 func short(t *testing.T, out Outcome, conditionType string) string {
 	t.Helper()
-	f := findingOf(t, out.Findings, conditionType)
+	f := findingOf(t, out.Conditions, conditionType)
 	return f.Reason + ": " + f.Message
 }
 
@@ -425,7 +425,7 @@ func TestRemovalOfPlans(t *testing.T) {
 		for i := range 2 * maxListed {
 			s.plans = append(s.plans, aPlan(fmt.Sprintf("install-%02d", i), 1, s.csvs[0]))
 		}
-		if n := len(findingOf(t, removal(s.input()).Findings, TypeInstallPlan).Related); n != maxListed {
+		if n := len(findingOf(t, removal(s.input()).Conditions, TypeInstallPlan).Related); n != maxListed {
 			t.Errorf("%d related plans", n)
 		}
 	})

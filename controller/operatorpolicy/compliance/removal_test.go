@@ -192,10 +192,10 @@ func (s *site) input() *Input {
 	}
 }
 
-// rows summarizes an outcome: each finding, its related objects, and the deletions.
+// rows summarizes an outcome: each condition, its related objects, and the deletions.
 func rows(out Outcome) []string {
 	var rows []string
-	for _, f := range out.Findings {
+	for _, f := range out.Conditions {
 		rows = append(rows, strings.TrimSuffix(f.Type, "Compliant")+" "+string(f.Status)+"/"+f.Reason)
 		for _, r := range f.Related {
 			state, uid := string(r.Compliant), ""
@@ -216,15 +216,15 @@ func rows(out Outcome) []string {
 	return rows
 }
 
-func findingOf(t *testing.T, findings []Finding, conditionType string) Finding {
+func findingOf(t *testing.T, conditions []Condition, conditionType string) Condition {
 	t.Helper()
-	for _, f := range findings {
+	for _, f := range conditions {
 		if f.Type == conditionType {
 			return f
 		}
 	}
-	t.Fatalf("no finding of type %s", conditionType)
-	return Finding{}
+	t.Fatalf("no condition of type %s", conditionType)
+	return Condition{}
 }
 
 // delete carries out one action like the API server.
@@ -263,7 +263,7 @@ func (s *site) turn(t *testing.T) (Outcome, *Event) {
 	in := s.input()
 	out := removal(in)
 	after := out
-	after.Findings = append([]Finding{validated()}, out.Findings...)
+	after.Conditions = append([]Condition{validated()}, out.Conditions...)
 	for _, a := range out.Actions {
 		s.delete(a)
 		after.Replace(a.Done)
@@ -394,7 +394,7 @@ func TestRemovalRows(t *testing.T) {
 func TestRemovalDenied(t *testing.T) {
 	out := removal(installed(deleteAll, definitionsRecorded, denying).input())
 	const want = "the Subscription shop/etcd is present and cannot be deleted: spec.deletion of OperatorPolicy policies/no-etcd is Deny"
-	if got := findingOf(t, out.Findings, TypeSubscription).Message; got != want || len(out.Actions) > 0 {
+	if got := findingOf(t, out.Conditions, TypeSubscription).Message; got != want || len(out.Actions) > 0 {
 		t.Errorf("%q with %d actions, want %q", got, len(out.Actions), want)
 	}
 	byConstraint := func(s *site) {
@@ -405,7 +405,7 @@ func TestRemovalDenied(t *testing.T) {
 	}
 	out = removal(installed(deleteAll, definitionsRecorded, byConstraint).input())
 	const also = "the Subscription shop/etcd is present and cannot be deleted: spec.deletion.action of Constraint keep is Deny"
-	if got := findingOf(t, out.Findings, TypeSubscription).Message; got != also || len(out.Actions) > 0 {
+	if got := findingOf(t, out.Conditions, TypeSubscription).Message; got != also || len(out.Actions) > 0 {
 		t.Errorf("%q with %d actions, want %q", got, len(out.Actions), also)
 	}
 	confirms := func(s *site) { s.policy.Spec.Deletion = policyv1beta2.DeletionConfirm }
@@ -417,7 +417,7 @@ func TestRemovalDenied(t *testing.T) {
 func TestRemovalShowsEachRelatedObjectOnce(t *testing.T) {
 	out := removal(installed(fromHub, func(s *site) { s.csvs = append(s.csvs, aCSV("etcd", "0.9.5")) }).input())
 	for _, conditionType := range []string{TypeDeployment, TypeCatalogSourcesUnhealthy} {
-		if related := findingOf(t, out.Findings, conditionType).Related; len(related) != 1 {
+		if related := findingOf(t, out.Conditions, conditionType).Related; len(related) != 1 {
 			t.Errorf("%s: %+v", conditionType, related)
 		}
 	}

@@ -18,16 +18,16 @@ const (
 	conditionMessageLength = 32768
 )
 
-// Finish returns the status of the policy after an evaluation, and the event to report, or nil. The findings
+// Finish returns the status of the policy after an evaluation, and the event to report, or nil. The conditions
 // of the outcome are those after its actions. It is idempotent: for its own result it returns the
 // same status and no event. The history has at most historyMost entries, 10 if that is less
 // than 1.
 func Finish(in *Input, out Outcome, historyMost int) (policyv1beta2.OperatorPolicyStatus, *Event) {
 	previous := &in.Policy.Status
-	out.Findings = in.withLeftBehind(out.Findings)
+	out.Conditions = in.withLeftBehind(out.Conditions)
 	// Timestamps are stored in seconds; a higher precision would break later comparisons.
 	now := metav1.NewTime(in.Now.Truncate(time.Second))
-	conditions := nextConditions(previous.Conditions, out.Findings, now)
+	conditions := nextConditions(previous.Conditions, out.Conditions, now)
 	compliant, message := aggregate(&in.Policy.Spec, conditions)
 	sum := metav1.Condition{Type: TypeCompliant, Status: statusIf(compliant == policyv1beta2.Compliant),
 		Reason: string(compliant), Message: message}
@@ -37,7 +37,7 @@ func Finish(in *Input, out Outcome, historyMost int) (policyv1beta2.OperatorPoli
 		Compliant:                 compliant,
 		ObservedGeneration:        in.Policy.Generation,
 		Conditions:                append(conditions, transitioned(sum, last, now)),
-		RelatedObjects:            nextRelated(previous.RelatedObjects, out.Findings),
+		RelatedObjects:            nextRelated(previous.RelatedObjects, out.Conditions),
 		ResolvedSubscriptionLabel: olm.Component(in.Rules.Package, in.Rules.TargetNamespace),
 		OverlappingPolicies:       append([]string(nil), in.Overlaps...),
 		History:                   nextHistory(previous.History, message, in.Now, historyMost),
@@ -58,11 +58,11 @@ func Finish(in *Input, out Outcome, historyMost int) (policyv1beta2.OperatorPoli
 	return next, event
 }
 
-// nextConditions returns the findings as conditions, and nothing else: a condition without a finding
+// nextConditions returns what is written of the conditions of an outcome, and nothing else: a condition that it has not
 // would be outdated.
-func nextConditions(previous []metav1.Condition, findings []Finding, now metav1.Time) []metav1.Condition {
-	next := make([]metav1.Condition, 0, len(findings)+1)
-	for _, f := range findings {
+func nextConditions(previous []metav1.Condition, conditions []Condition, now metav1.Time) []metav1.Condition {
+	next := make([]metav1.Condition, 0, len(conditions)+1)
+	for _, f := range conditions {
 		since := now
 		if !f.Since.IsZero() {
 			since = metav1.NewTime(f.Since.Truncate(time.Second))
@@ -88,12 +88,12 @@ func transitioned(c metav1.Condition, previous *metav1.Condition, since metav1.T
 	return c
 }
 
-// nextRelated returns the related objects of the findings, and the previous ones of the kinds with
+// nextRelated returns the related objects of the conditions, and the previous ones of the kinds with
 // KeepRelated. Never nil: an empty list means that nothing is related.
-func nextRelated(previous []policyv1beta2.RelatedObject, findings []Finding) []policyv1beta2.RelatedObject {
+func nextRelated(previous []policyv1beta2.RelatedObject, conditions []Condition) []policyv1beta2.RelatedObject {
 	next := []policyv1beta2.RelatedObject{}
 	keep := map[string]bool{}
-	for _, f := range findings {
+	for _, f := range conditions {
 		if _, decided := keep[kindOf[f.Type]]; !decided || !f.KeepRelated {
 			keep[kindOf[f.Type]] = f.KeepRelated
 		}
@@ -103,7 +103,7 @@ func nextRelated(previous []policyv1beta2.RelatedObject, findings []Finding) []p
 			next = append(next, *previous[i].DeepCopy())
 		}
 	}
-	for _, f := range findings {
+	for _, f := range conditions {
 		if f.KeepRelated {
 			continue
 		}

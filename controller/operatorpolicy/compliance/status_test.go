@@ -35,29 +35,29 @@ func finishing() *Input {
 	return &Input{Policy: op, Rules: rules.NewOperatorPolicy(op), Now: noon}
 }
 
-// good are compliant findings whose messages contain their type.
-func good() []Finding {
-	var findings []Finding
+// good are compliant conditions whose messages contain their type.
+func good() []Condition {
+	var conditions []Condition
 	for _, a := range aggregatedTypes {
-		findings = append(findings, Finding{Type: a.conditionType, Status: a.good, Reason: "Good",
+		conditions = append(conditions, Condition{Type: a.conditionType, Status: a.good, Reason: "Good",
 			Message: "good " + a.conditionType})
 	}
-	return findings
+	return conditions
 }
 
-// saying changes the finding of a type.
-func saying(findings []Finding, conditionType string, status metav1.ConditionStatus, message string) []Finding {
-	for i := range findings {
-		if findings[i].Type == conditionType {
-			findings[i].Status, findings[i].Message = status, message
+// saying changes the condition of a type.
+func saying(conditions []Condition, conditionType string, status metav1.ConditionStatus, message string) []Condition {
+	for i := range conditions {
+		if conditions[i].Type == conditionType {
+			conditions[i].Status, conditions[i].Message = status, message
 		}
 	}
-	return findings
+	return conditions
 }
 
-func without(findings []Finding, conditionType string) []Finding {
-	var rest []Finding
-	for _, f := range findings {
+func without(conditions []Condition, conditionType string) []Condition {
+	var rest []Condition
+	for _, f := range conditions {
 		if f.Type != conditionType {
 			rest = append(rest, f)
 		}
@@ -93,7 +93,7 @@ func TestFinishWholeStatus(t *testing.T) {
 	in.Overlaps = []string{"etcd.policies", "other.policies"}
 	stuck := metav1.NewTime(noon.Add(30 * time.Second))
 	status, event := Finish(in,
-		Outcome{Findings: []Finding{{Type: TypeValidPolicySpec, Status: metav1.ConditionFalse,
+		Outcome{Conditions: []Condition{{Type: TypeValidPolicySpec, Status: metav1.ConditionFalse,
 			Reason: "InvalidPolicySpec", Message: "no"}},
 			Intervention: &stuck, InstalledVersion: "etcd.v0.9.4"}, 0)
 	at := metav1.NewTime(noon.Truncate(time.Second))
@@ -122,29 +122,29 @@ func TestFinishWholeStatus(t *testing.T) {
 
 func TestFinishTransitionTimes(t *testing.T) {
 	in := finishing()
-	first, _ := Finish(in, Outcome{Findings: good()}, 0)
+	first, _ := Finish(in, Outcome{Conditions: good()}, 0)
 	began := metav1.NewTime(noon.Truncate(time.Second))
 	olms := metav1.NewTime(noon.Add(-time.Hour).Truncate(time.Second))
 	for name, c := range map[string]struct {
-		edit func(*Finding)
+		edit func(*Condition)
 		want metav1.Time
 	}{
-		"kept while nothing changes": {func(*Finding) {}, began},
-		"moved by the status": {func(f *Finding) { f.Status = metav1.ConditionFalse },
+		"kept while nothing changes": {func(*Condition) {}, began},
+		"moved by the status": {func(f *Condition) { f.Status = metav1.ConditionFalse },
 			metav1.NewTime(began.Add(time.Minute))},
-		"moved by the reason": {func(f *Finding) { f.Reason = "Other" },
+		"moved by the reason": {func(f *Condition) { f.Reason = "Other" },
 			metav1.NewTime(began.Add(time.Minute))},
-		"moved by the message": {func(f *Finding) { f.Message = "other" },
+		"moved by the message": {func(f *Condition) { f.Message = "other" },
 			metav1.NewTime(began.Add(time.Minute))},
-		"OLM's, where a change is OLM's":  {func(f *Finding) { f.Message, f.Since = "other", olms }, olms},
-		"kept, though OLM wrote its anew": {func(f *Finding) { f.Since = olms }, began},
-		"moved where the reason is no use": {func(f *Finding) { f.Reason = "" },
+		"OLM's, where a change is OLM's":  {func(f *Condition) { f.Message, f.Since = "other", olms }, olms},
+		"kept, though OLM wrote its anew": {func(f *Condition) { f.Since = olms }, began},
+		"moved where the reason is no use": {func(f *Condition) { f.Reason = "" },
 			metav1.NewTime(began.Add(time.Minute))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			findings := good()
-			c.edit(&findings[2])
-			status, _ := Finish(later(t, in, first, time.Minute), Outcome{Findings: findings}, 0)
+			conditions := good()
+			c.edit(&conditions[2])
+			status, _ := Finish(later(t, in, first, time.Minute), Outcome{Conditions: conditions}, 0)
 			got := meta.FindStatusCondition(status.Conditions, TypeSubscription)
 			if !got.LastTransitionTime.Equal(&c.want) {
 				t.Errorf("%s, want %s", got.LastTransitionTime, c.want)
@@ -162,9 +162,9 @@ func TestFinishDropsWhatNoFindingCovers(t *testing.T) {
 		Message: "stale"}}
 	in.Policy.Status.RelatedObjects = []policyv1beta2.RelatedObject{relatedTo("Stale", "stale", "1"),
 		relatedTo(kindDeployment, "old", "2"), relatedTo(kindOperatorGroup, "kept", "3")}
-	findings := good()
-	findings[1].KeepRelated = true
-	status, _ := Finish(in, Outcome{Findings: findings}, 0)
+	conditions := good()
+	conditions[1].KeepRelated = true
+	status, _ := Finish(in, Outcome{Conditions: conditions}, 0)
 	if meta.FindStatusCondition(status.Conditions, "CatalogSourcesUnknownState") != nil {
 		t.Error("a stale condition is left (R-ST-8)")
 	}
@@ -178,9 +178,9 @@ func TestFinishDropsWhatNoFindingCovers(t *testing.T) {
 }
 
 func TestFinishHasOneConditionOfAType(t *testing.T) {
-	findings := append(good(), Finding{Type: TypeSubscription, Status: metav1.ConditionTrue, Reason: "Later",
+	conditions := append(good(), Condition{Type: TypeSubscription, Status: metav1.ConditionTrue, Reason: "Later",
 		Message: "later"})
-	status, _ := Finish(finishing(), Outcome{Findings: findings}, 0)
+	status, _ := Finish(finishing(), Outcome{Conditions: conditions}, 0)
 	seen := map[string]string{}
 	for _, c := range status.Conditions {
 		if seen[c.Type] != "" {
@@ -204,12 +204,12 @@ func TestFinishRelatedObjects(t *testing.T) {
 		mark(relatedTo(kindSubscription, "same", "1")), mark(relatedTo(kindSubscription, "anew", "2")),
 		mark(relatedTo(kindOperatorGroup, "named", "1")),
 	}
-	findings := good()
-	findings[2].Related = []policyv1beta2.RelatedObject{relatedTo(kindSubscription, "same", "1"),
+	conditions := good()
+	conditions[2].Related = []policyv1beta2.RelatedObject{relatedTo(kindSubscription, "same", "1"),
 		relatedTo(kindSubscription, "anew", "3"), relatedTo(kindSubscription, "a", "4")}
-	findings[1].Related = []policyv1beta2.RelatedObject{relatedTo(kindOperatorGroup, "same", "1"),
+	conditions[1].Related = []policyv1beta2.RelatedObject{relatedTo(kindOperatorGroup, "same", "1"),
 		relatedTo(kindOperatorGroup, "named", "")}
-	status, _ := Finish(in, Outcome{Findings: findings}, 0)
+	status, _ := Finish(in, Outcome{Conditions: conditions}, 0)
 	want := []policyv1beta2.RelatedObject{
 		relatedTo(kindOperatorGroup, "named", ""), relatedTo(kindOperatorGroup, "same", "1"),
 		relatedTo(kindSubscription, "a", "4"), relatedTo(kindSubscription, "anew", "3"),
@@ -218,20 +218,20 @@ func TestFinishRelatedObjects(t *testing.T) {
 	if diff := cmp.Diff(want, status.RelatedObjects); diff != "" {
 		t.Error(diff)
 	}
-	if findings[2].Related[0].Properties.CreatedByPolicy != nil {
-		t.Error("the finding was changed")
+	if conditions[2].Related[0].Properties.CreatedByPolicy != nil {
+		t.Error("the condition was changed")
 	}
 }
 
 func TestFinishEventsAndHistory(t *testing.T) {
 	in := finishing()
-	first, _ := Finish(in, Outcome{Findings: good()}, 0)
+	first, _ := Finish(in, Outcome{Conditions: good()}, 0)
 	changed := saying(good(), TypeDeployment, metav1.ConditionFalse, "down")
 	for name, c := range map[string]struct {
-		edit     func(*Input)
-		findings []Finding
-		event    string
-		history  int
+		edit       func(*Input)
+		conditions []Condition
+		event      string
+		history    int
 	}{
 		"nothing changed":           {func(*Input) {}, good(), "", 1},
 		"the message changed":       {func(*Input) {}, changed, "Warning", 2},
@@ -239,7 +239,7 @@ func TestFinishEventsAndHistory(t *testing.T) {
 		"11.3 compliance was reset": {func(in *Input) { in.Policy.Status.Compliant = "" }, good(), "Normal", 1},
 		"the history was lost": {func(in *Input) { in.Policy.Status.History, in.Policy.Generation = nil, 9 },
 			good(), "Normal", 1},
-		"only a related object is new": {func(*Input) {}, func() []Finding {
+		"only a related object is new": {func(*Input) {}, func() []Condition {
 			f := good()
 			f[1].Related = []policyv1beta2.RelatedObject{{}}
 			return f
@@ -248,7 +248,7 @@ func TestFinishEventsAndHistory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			next := later(t, in, first, time.Minute)
 			c.edit(next)
-			status, event := Finish(next, Outcome{Findings: c.findings}, 0)
+			status, event := Finish(next, Outcome{Conditions: c.conditions}, 0)
 			got := ""
 			if event != nil {
 				got = event.Type
@@ -269,7 +269,7 @@ func TestFinishEventsAndHistory(t *testing.T) {
 		in, events := finishing(), 0
 		for i := range 7 {
 			status, event := Finish(in,
-				Outcome{Findings: saying(good(), TypeDeployment, metav1.ConditionFalse, fmt.Sprint("step ", i))}, 0)
+				Outcome{Conditions: saying(good(), TypeDeployment, metav1.ConditionFalse, fmt.Sprint("step ", i))}, 0)
 			if event != nil {
 				events++
 			}
@@ -284,7 +284,7 @@ func TestFinishEventsAndHistory(t *testing.T) {
 		for most, want := range map[int]int{-1: 10, 0: 10, 3: 3} {
 			in := finishing()
 			for i := range 15 {
-				status, _ := Finish(in, Outcome{Findings: saying(good(), TypeDeployment, metav1.ConditionTrue,
+				status, _ := Finish(in, Outcome{Conditions: saying(good(), TypeDeployment, metav1.ConditionTrue,
 					fmt.Sprint("turn ", i))}, most)
 				in = later(t, in, status, time.Minute)
 			}
@@ -303,13 +303,13 @@ func TestFinishIsIdempotent(t *testing.T) {
 		"the operator namespace is gone", "a; b, c"}
 	for seed := range uint64(cases.Of(400)) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		findings := func() []Finding {
-			var findings []Finding
+		conditions := func() []Condition {
+			var conditions []Condition
 			for _, a := range aggregatedTypes {
 				if r.IntN(8) == 0 {
 					continue
 				}
-				f := Finding{Type: a.conditionType, Status: a.good, Reason: []string{"Good", "", "not good"}[r.IntN(3)],
+				f := Condition{Type: a.conditionType, Status: a.good, Reason: []string{"Good", "", "not good"}[r.IntN(3)],
 					Message: texts[r.IntN(len(texts))]}
 				if r.IntN(3) == 0 {
 					f.Status = []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse,
@@ -325,14 +325,14 @@ func TestFinishIsIdempotent(t *testing.T) {
 							relatedTo(kindOf[f.Type], fmt.Sprint(r.IntN(3)), []string{"", "1", "2"}[r.IntN(3)]))
 					}
 				}
-				findings = append(findings, f)
+				conditions = append(conditions, f)
 			}
-			return findings
+			return conditions
 		}
 		in := finishing()
 		in.Overlaps = []string{}
 		for range 3 {
-			out := Outcome{Findings: findings()}
+			out := Outcome{Conditions: conditions()}
 			status, _ := Finish(in, out, r.IntN(4))
 			message := meta.FindStatusCondition(status.Conditions, TypeCompliant).Message
 			if len(message) > messageLength || !utf8.ValidString(message) ||

@@ -24,7 +24,7 @@ func (in *Input) managedBy() string { return in.Policy.Namespace + "." + in.Poli
 // subscribed returns the Subscription of a package, and the others to the same package. One with the name
 // of the package comes first; a single one of any name is accepted, including those that OLM generates.
 func (in *Input) subscribed(pkg string) (subscription *olm.Subscription, duplicates []*olm.Subscription) {
-	duplicates = only(in.Subscriptions, func(s *olm.Subscription) bool { return s.Spec.Package == pkg })
+	duplicates = filter(in.Subscriptions, func(s *olm.Subscription) bool { return s.Spec.Package == pkg })
 	chosen := slices.IndexFunc(duplicates, func(s *olm.Subscription) bool { return s.Metadata.Name == pkg })
 	if chosen < 0 && len(duplicates) == 1 {
 		chosen = 0
@@ -45,14 +45,14 @@ func (e *evaluation) current() string {
 }
 
 // compareSubscription compares the Subscription with the policy.
-func (e *evaluation) compareSubscription(groupUsable bool) (Finding, []Action) {
+func (e *evaluation) compareSubscription(groupUsable bool) (Condition, []Action) {
 	switch {
 	case len(e.duplicates) > 0:
 		return e.rivalry(), nil
 	case e.subscription == nil:
 		return e.missingSubscription(groupUsable)
 	}
-	sub, live := e.subscription, e.content()
+	sub, live := e.subscription, e.stored()
 	differing := differences(live, e.wanted.subscription, "spec")
 	if e.wanted.fields != nil {
 		differing = append(differing, differences(live, map[string]any{rules.PolicyFieldsAnnotation: *e.wanted.fields},
@@ -69,14 +69,14 @@ func (e *evaluation) compareSubscription(groupUsable bool) (Finding, []Action) {
 	if f := e.unresolved(); f != nil {
 		return *f, nil
 	}
-	return finding(TypeSubscription, metav1.ConditionTrue, "SubscriptionMatches",
+	return condition(TypeSubscription, metav1.ConditionTrue, "SubscriptionMatches",
 		"the Subscription matches what is required by the policy",
 		e.related(kindSubscription, sub.Metadata, policyv1beta2.Compliant, relatedFound)), nil
 }
 
 // rivalry is for several Subscriptions to one package: OLM resolves none in such a namespace, and only the
 // author can decide which one is meant.
-func (e *evaluation) rivalry() Finding {
+func (e *evaluation) rivalry() Condition {
 	all := slices.Clone(e.duplicates)
 	if e.subscription != nil {
 		all = append(all, e.subscription)
@@ -88,14 +88,14 @@ func (e *evaluation) rivalry() Finding {
 		names = append(names, s.Metadata.Name)
 		related = append(related, e.related(kindSubscription, s.Metadata, policyv1beta2.NonCompliant, relatedMismatch))
 	}
-	return finding(TypeSubscription, metav1.ConditionFalse, "SubscriptionMismatch", fmt.Sprintf(
+	return condition(TypeSubscription, metav1.ConditionFalse, "SubscriptionMismatch", fmt.Sprintf(
 		"there is more than one Subscription to %s in namespace %s, so that OLM resolves none: %s; remove all but one",
 		e.wanted.name, e.wanted.namespace, text.Names(names, maxListed)), related...)
 }
 
-func (e *evaluation) differentSubscription(live map[string]any, differences []difference) (Finding, []Action) {
+func (e *evaluation) differentSubscription(live map[string]any, differences []difference) (Condition, []Action) {
 	sub := e.subscription
-	f := finding(TypeSubscription, metav1.ConditionFalse, "SubscriptionMismatch",
+	f := condition(TypeSubscription, metav1.ConditionFalse, "SubscriptionMismatch",
 		"the Subscription "+named(&sub.Metadata)+" does not match the policy: "+differing(differences),
 		e.related(kindSubscription, sub.Metadata, policyv1beta2.NonCompliant, relatedMismatch))
 	if !e.enforced {
@@ -105,8 +105,8 @@ func (e *evaluation) differentSubscription(live map[string]any, differences []di
 	return f, []Action{{Verb: Update, Live: live, Object: changed, Done: e.updated(), Failed: f.because("enforced")}}
 }
 
-// content returns the stored fields of the policy's Subscription.
-func (e *evaluation) content() map[string]any {
+// stored returns the stored fields of the policy's Subscription.
+func (e *evaluation) stored() map[string]any {
 	return e.Content(kindSubscription, &e.subscription.Metadata)
 }
 
@@ -129,24 +129,24 @@ func (e *evaluation) remembering(s *olm.Subscription, live, changed map[string]a
 	return with(changed, requested, "metadata", "annotations", rules.RequestedApprovalAnnotation)
 }
 
-func (e *evaluation) updated() Finding {
-	return finding(TypeSubscription, metav1.ConditionTrue, "SubscriptionUpdated",
+func (e *evaluation) updated() Condition {
+	return condition(TypeSubscription, metav1.ConditionTrue, "SubscriptionUpdated",
 		"the Subscription "+named(&e.subscription.Metadata)+" was updated to match the policy",
 		e.related(kindSubscription, e.subscription.Metadata, policyv1beta2.Compliant, relatedUpdated))
 }
 
-func (e *evaluation) missingSubscription(groupUsable bool) (Finding, []Action) {
+func (e *evaluation) missingSubscription(groupUsable bool) (Condition, []Action) {
 	o := olm.ObjectMeta{Namespace: e.wanted.namespace, Name: e.wanted.name}
 	if i := slices.IndexFunc(e.Subscriptions,
 		func(s *olm.Subscription) bool { return s.Metadata.Name == o.Name }); i >= 0 {
 		// The name is taken by another operator. Changing that Subscription would orphan what it installed.
 		other := e.Subscriptions[i]
-		return finding(TypeSubscription, metav1.ConditionFalse, "SubscriptionMismatch", fmt.Sprintf(
+		return condition(TypeSubscription, metav1.ConditionFalse, "SubscriptionMismatch", fmt.Sprintf(
 			"the Subscription %s does not match the policy: spec.name is %s, want %s; it belongs to another package and is not changed",
 			named(&other.Metadata), text.Quote(other.Spec.Package), text.Quote(o.Name)), e.related(kindSubscription,
 			other.Metadata, policyv1beta2.NonCompliant, relatedMismatch)), nil
 	}
-	f := finding(TypeSubscription, metav1.ConditionFalse, "SubscriptionMissing",
+	f := condition(TypeSubscription, metav1.ConditionFalse, "SubscriptionMissing",
 		"the required Subscription "+named(&o)+" was not found",
 		e.related(kindSubscription, o, policyv1beta2.NonCompliant, relatedMissing))
 	spec, open := e.completed()
@@ -176,7 +176,7 @@ func (e *evaluation) missingSubscription(groupUsable bool) (Finding, []Action) {
 				"annotations": map[string]any{managedMark: e.managedBy(),
 					rules.PolicyFieldsAnnotation: *e.wanted.fields}},
 			"spec": spec},
-		Done: finding(TypeSubscription, metav1.ConditionTrue, "SubscriptionCreated",
+		Done: condition(TypeSubscription, metav1.ConditionTrue, "SubscriptionCreated",
 			"the required Subscription "+named(&o)+" was created", e.created(kindSubscription, o)),
 		Failed: f.because("created"),
 	}}

@@ -10,12 +10,12 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// suspended modifies an outcome while the dependencies of the policy's Policy are not met: findings are
+// suspended modifies an outcome while the dependencies of the policy's Policy are not met: conditions are
 // reported, and nothing is created, changed or removed. Subscriptions that the policy manages are switched to manual
 // approval, since an Automatic one would make OLM write plans that are refused.
 func (e *evaluation) suspended(out Outcome) Outcome {
 	out.Actions, out.Intervention, out.After = nil, nil, 0
-	out.Findings = append(out.Findings, finding(TypeDependencies, metav1.ConditionFalse,
+	out.Conditions = append(out.Conditions, condition(TypeDependencies, metav1.ConditionFalse,
 		dependency.ReasonDependencyPending,
 		cmp.Or(e.Rules.Waits, "the policy waits for what Policy "+e.Rules.Pending+" depends on")+
 			"; until then nothing is approved, created or removed for it"))

@@ -14,7 +14,7 @@ import (
 // named returns namespace/name, as messages name an object.
 func named(o *olm.ObjectMeta) string { return text.Name(o.Key()) }
 
-// only returns the items that satisfy a condition, in a list of their own.
+// filter returns the items that satisfy a condition, in a list of their own.
 func only[T any](items []T, keep func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(items), func(item T) bool { return !keep(item) })
 }

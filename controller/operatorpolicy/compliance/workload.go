@@ -17,8 +17,8 @@ const (
 )
 
 // crds lists the CustomResourceDefinitions of the operator. An operator without any is compliant.
-func (e *evaluation) crds() Finding {
-	f := Finding{Type: TypeCustomResourceDefinition, Status: metav1.ConditionTrue}
+func (e *evaluation) crds() Condition {
+	f := Condition{Type: TypeCustomResourceDefinition, Status: metav1.ConditionTrue}
 	if len(e.CRDs) == 0 {
 		f.Reason, f.Message = reasonNoCRDs, "no CustomResourceDefinitions were found for the operator"
 		f.Related = e.nothing(kindCustomResourceDefinition, relatedNoCRDs)
@@ -34,8 +34,8 @@ func (e *evaluation) crds() Finding {
 
 // deployments reports whether the Deployments of the ClusterServiceVersion are available. A missing one counts
 // as unavailable.
-func (e *evaluation) deployments() Finding {
-	f := Finding{Type: TypeDeployment, Status: metav1.ConditionTrue, Reason: reasonNoDeployments}
+func (e *evaluation) deployments() Condition {
+	f := Condition{Type: TypeDeployment, Status: metav1.ConditionTrue, Reason: reasonNoDeployments}
 	switch {
 	case e.Grants.Missing(grant.Deployments) != "":
 		f.Message = "the health of Deployments is not known: " + e.Grants.Missing(grant.Deployments)
@@ -51,7 +51,7 @@ func (e *evaluation) deployments() Finding {
 	return f
 }
 
-func (e *evaluation) health(names []string) Finding {
+func (e *evaluation) health(names []string) Condition {
 	tolerated, until := e.config.DeploymentsUnavailable == policyv1beta2.ConfigCompliant, ""
 	down := relatedDeploymentDown
 	if tolerated {
@@ -59,7 +59,7 @@ func (e *evaluation) health(names []string) Finding {
 	} else if tolerated = e.tolerates(TypeDeployment); tolerated {
 		until = e.upgrade.tolerated()
 	}
-	f := Finding{Type: TypeDeployment, Status: statusIf(tolerated)}
+	f := Condition{Type: TypeDeployment, Status: statusIf(tolerated)}
 	var unavailable, missing, stalled []string
 	for _, name := range names {
 		d, ok := e.Deployments[name]

@@ -11,7 +11,7 @@ import (
 // names a second watch is opened, which replaces the first when its initial list is complete: the known state stays
 // available meanwhile, however many names are added one after the other.
 type group struct {
-	subject
+	watchKey
 	targets map[*target]struct{}
 	// current has been read, or is forbidden now; next is being read, or is forbidden. Either may be nil.
 	current, next *watch
@@ -37,17 +37,17 @@ func (g *group) of(name string) *watch {
 func (w *Watches) open(t *target) {
 	d, ok := w.kinds.definition(t.kind())
 	ok = ok && d.serves(t.Version) && !t.IsPolicy() && !t.IsSet() && d.possible(t.Ref)
-	if t.group != nil && ok && t.group.subject == d.subject(t.Namespace) {
+	if t.group != nil && ok && t.group.watchKey == d.watchKey(t.Namespace) {
 		return
 	}
 	w.close(t)
 	if !ok || t.Template || w.run == nil {
 		return
 	}
-	s := d.subject(t.Namespace)
+	s := d.watchKey(t.Namespace)
 	t.group = w.groups[s]
 	if t.group == nil {
-		t.group = &group{subject: s, targets: map[*target]struct{}{}}
+		t.group = &group{watchKey: s, targets: map[*target]struct{}{}}
 		w.groups[s] = t.group
 	}
 	t.group.targets[t] = struct{}{}
@@ -71,7 +71,7 @@ func (w *Watches) extend(g *group) {
 	if g.next != nil {
 		g.next.stop()
 	}
-	f := w.newWatch(g.subject, names)
+	f := w.newWatch(g.watchKey, names)
 	f.changed = func(old, now *unstructured.Unstructured) {
 		if now == nil {
 			now = old
@@ -88,7 +88,7 @@ func (w *Watches) extend(g *group) {
 func (w *Watches) promote(g *group, f *watch) owners {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if f == g.next && w.groups[g.subject] == g {
+	if f == g.next && w.groups[g.watchKey] == g {
 		if known := f.known.Load(); known != nil && known.denied == nil {
 			if g.current != nil {
 				g.current.stop()
@@ -119,7 +119,7 @@ func (w *Watches) close(t *target) {
 			f.stop()
 		}
 	}
-	delete(w.groups, g.subject)
+	delete(w.groups, g.watchKey)
 }
 
 // openTemplates watches the template objects of a kind if any may exist.
@@ -127,7 +127,7 @@ func (w *Watches) openTemplates(kind schema.GroupKind) {
 	d, ok := w.kinds.definition(kind)
 	ok = ok && w.kinds.template(d)
 	if f := w.templates[kind]; f != nil {
-		if ok && f.subject == d.subject("") {
+		if ok && f.watchKey == d.watchKey("") {
 			return
 		}
 		f.stop()
@@ -136,7 +136,7 @@ func (w *Watches) openTemplates(kind schema.GroupKind) {
 	if !ok || w.run == nil {
 		return
 	}
-	f := w.newWatch(d.subject(""), nil)
+	f := w.newWatch(d.watchKey(""), nil)
 	f.changed = func(old, now *unstructured.Unstructured) {
 		notified := owners{}
 		notified.addParents(old, now)

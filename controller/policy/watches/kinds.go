@@ -144,9 +144,9 @@ func (d *definition) possible(ref dependency.Ref) bool {
 	return valid(ref.Name) && (!d.Namespaced || valid(ref.Namespace))
 }
 
-// subject returns what to watch for objects of the kind in a namespace, or without one, in all. It uses the storage
+// watchKey returns the key of what to watch for objects of the kind in a namespace, or without one, in all. It uses the storage
 // version, so that reads need no conversion webhook, which may not answer.
-func (d *definition) subject(namespace string) subject {
+func (d *definition) watchKey(namespace string) watchKey {
 	served := d.Storage
 	if !d.serves(served) || served == "" {
 		served = d.Versions[0]
@@ -154,6 +154,6 @@ func (d *definition) subject(namespace string) subject {
 	if !d.Namespaced {
 		namespace = ""
 	}
-	return subject{resource: schema.GroupVersionResource{Group: d.Group, Version: served, Resource: d.Plural},
+	return watchKey{resource: schema.GroupVersionResource{Group: d.Group, Version: served, Resource: d.Plural},
 		namespaced: d.Namespaced, namespace: namespace, definition: d.uid}
 }

@@ -152,15 +152,15 @@ func TestTemplates(t *testing.T) {
 }
 
 func TestSubject(t *testing.T) {
-	widget := func(version, namespace string) subject {
-		return subject{resource: schema.GroupVersionResource{Group: "example.com", Version: version,
+	widget := func(version, namespace string) watchKey {
+		return watchKey{resource: schema.GroupVersionResource{Group: "example.com", Version: version,
 			Resource: "widgets"}, namespaced: true,
 			namespace: namespace, definition: types.UID("1")}
 	}
-	bound := subject{resource: widget("v1", "").resource, definition: "1"}
+	bound := watchKey{resource: widget("v1", "").resource, definition: "1"}
 	tests := map[string]struct {
 		definition *definition
-		want       subject
+		want       watchKey
 		right      string
 	}{
 		"as it is stored": {crd("Widget", nil, "v1 served stored", "v2 served"), widget("v1", "shop"),
@@ -172,13 +172,13 @@ func TestSubject(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := test.definition.subject("shop")
+			got := test.definition.watchKey("shop")
 			if got != test.want || got.right() != test.right {
 				t.Errorf("got %+v (%s), want %+v (%s)", got, got.right(), test.want, test.right)
 			}
 		})
 	}
-	if got := crd("Widget", nil, "v1 served stored").subject(
+	if got := crd("Widget", nil, "v1 served stored").watchKey(
 		"").right(); got != "list and watch widgets.example.com in all namespaces" {
 		t.Errorf("got %q", got)
 	}

@@ -57,7 +57,7 @@ func (w *Watches) known(t Target, d *definition) *watchState {
 	if t.Template {
 		f = w.templates[t.kind()]
 	} else {
-		f = w.groups[d.subject(t.Namespace)].of(t.Name)
+		f = w.groups[d.watchKey(t.Namespace)].of(t.Name)
 	}
 	w.mu.Unlock()
 	if f == nil {

@@ -61,16 +61,16 @@ const maxKept = 512
 // compliance fields of its status. It is idempotent.
 func trimDependency(u *unstructured.Unstructured) *unstructured.Unstructured {
 	metadata, _ := u.Object["metadata"].(map[string]any)
-	kept := only(metadata, "name", "namespace", "uid", "resourceVersion", "generation", "deletionTimestamp")
+	kept := pick(metadata, "name", "namespace", "uid", "resourceVersion", "generation", "deletionTimestamp")
 	put := func(field string, value map[string]any) {
 		if len(value) > 0 {
 			kept[field] = value
 		}
 	}
 	labels, _ := metadata["labels"].(map[string]any)
-	put("labels", only(labels, dependency.LabelPolicy, dependency.LabelClusterNamespace))
+	put("labels", pick(labels, dependency.LabelPolicy, dependency.LabelClusterNamespace))
 	annotations, _ := metadata["annotations"].(map[string]any)
-	put("annotations", only(annotations, dependency.AnnotationPending))
+	put("annotations", pick(annotations, dependency.AnnotationPending))
 	if controller := metav1.GetControllerOf(u); controller != nil {
 		kept["ownerReferences"] = []any{map[string]any{"apiVersion": short(controller.APIVersion),
 			"kind": short(controller.Kind), "name": short(controller.Name),
@@ -78,19 +78,19 @@ func trimDependency(u *unstructured.Unstructured) *unstructured.Unstructured {
 	}
 	object := map[string]any{"apiVersion": u.Object["apiVersion"], "kind": u.Object["kind"], "metadata": kept}
 	if status, ok := u.Object["status"].(map[string]any); ok {
-		said := only(status, "compliant", "complianceState", "observedGeneration", "lastEvaluatedGeneration",
+		said := pick(status, "compliant", "complianceState", "observedGeneration", "lastEvaluatedGeneration",
 			"totalViolations", "created")
 		conditions, _ := status["conditions"].([]any)
 		for _, entry := range conditions {
 			if c, ok := entry.(map[string]any); ok && c["type"] == dependency.ConditionCompliant {
-				said["conditions"] = []any{only(c, "type", "status", "reason", "message", "observedGeneration")}
+				said["conditions"] = []any{pick(c, "type", "status", "reason", "message", "observedGeneration")}
 				break
 			}
 		}
 		history, _ := status["history"].([]any)
 		if len(history) > 0 {
 			if newest, ok := history[0].(map[string]any); ok {
-				said["history"] = []any{only(newest, "message")}
+				said["history"] = []any{pick(newest, "message")}
 			}
 		}
 		object["status"] = said
@@ -98,8 +98,8 @@ func trimDependency(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: object}
 }
 
-// only returns those fields of an object that have plain values.
-func only(object map[string]any, names ...string) map[string]any {
+// pick returns those fields of an object that have plain values.
+func pick(object map[string]any, names ...string) map[string]any {
 	kept := map[string]any{}
 	for _, name := range names {
 		switch value := object[name].(type) {

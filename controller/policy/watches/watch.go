@@ -32,9 +32,9 @@ const (
 	pageSize = 20
 )
 
-// subject is what one watch covers: the objects of a kind in a namespace that are dependencies, or one of them, or all
-// template objects of the kind. Subjects that differ in any field need separate watches.
-type subject struct {
+// watchKey identifies what one watch covers: the objects of a kind in a namespace that are dependencies, or one of them, or all
+// template objects of the kind. Keys that differ in any field need separate watches.
+type watchKey struct {
 	resource   schema.GroupVersionResource
 	namespaced bool
 	namespace  string
@@ -43,7 +43,7 @@ type subject struct {
 }
 
 // right returns the permission that the watch requires.
-func (s subject) right() string {
+func (s watchKey) right() string {
 	right := "list and watch " + s.resource.GroupResource().String()
 	switch {
 	case s.namespace != "":
@@ -54,10 +54,10 @@ func (s subject) right() string {
 	return right
 }
 
-// watch watches objects of a subject with an informer. If that is forbidden the informer stops, and a new one is
+// watch watches the objects of a key with an informer. If that is forbidden the informer stops, and a new one is
 // started after a backoff.
 type watch struct {
-	subject
+	watchKey
 	// names are those of the objects that are stored; nil stores all that are made of templates. They do not change:
 	// more names need another watch.
 	names   map[string]struct{}
@@ -79,14 +79,14 @@ type watch struct {
 	known atomic.Pointer[watchState]
 }
 
-// watchState is the state of a subject: its objects, which an informer updates, or why it may not be read.
+// watchState is the state of what a watch covers: its objects, which an informer updates, or why it may not be read.
 type watchState struct {
 	objects cache.Indexer
 	denied  error
 }
 
-func (w *Watches) newWatch(s subject, names map[string]struct{}) *watch {
-	return &watch{subject: s, names: names, client: w.Client, backoff: w.Backoff, read: w.changed.Notify,
+func (w *Watches) newWatch(s watchKey, names map[string]struct{}) *watch {
+	return &watch{watchKey: s, names: names, client: w.Client, backoff: w.Backoff, read: w.changed.Notify,
 		log: w.Log.WithValues("resource", s.resource.GroupResource().String(), "namespace", s.namespace,
 			"objects", len(names)),
 		again: make(chan struct{}, 1)}
@@ -122,7 +122,7 @@ func (f *watch) retry() {
 	}
 }
 
-// run watches the subject until the context ends.
+// run watches until the context ends.
 func (f *watch) run(ctx context.Context) {
 	defer f.stop()
 	pause := f.backoff
@@ -211,7 +211,7 @@ func (f *watch) follow(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// setState sets the state of the subject.
+// setState sets the state.
 func (f *watch) setState(now *watchState) {
 	before := f.known.Swap(now)
 	if before != nil && before.denied != nil {

@@ -55,7 +55,7 @@ type Watches struct {
 	// owners has the targets of each owner.
 	owners map[types.NamespacedName]map[Target]*target
 	// groups are the dependencies by kind and namespace, templates the template objects by kind.
-	groups    map[subject]*group
+	groups    map[watchKey]*group
 	templates map[schema.GroupKind]*watch
 }
 
@@ -99,7 +99,7 @@ func New(o Options) *Watches {
 	}
 	return &Watches{Options: o, kinds: NewKinds(o), targets: map[Target]*target{},
 		owners: map[types.NamespacedName]map[Target]*target{},
-		groups: map[subject]*group{}, templates: map[schema.GroupKind]*watch{}}
+		groups: map[watchKey]*group{}, templates: map[schema.GroupKind]*watch{}}
 }
 
 // Start watches the targets until the context ends, and returns when all watches have stopped. It may be called once.
