@@ -196,7 +196,7 @@ func (p *Poll) add(name string, before, now Heads, on Platform) {
 	for _, architecture := range old.Architectures {
 		if stays && len(is.Architectures) > 0 && !slices.Contains(is.Architectures, architecture) {
 			p.Foreign++
-			p.ForeignExamples = example(p.ForeignExamples, name+" is not for "+architecture+" any more")
+			p.ForeignExamples = example(p.ForeignExamples, name+" is no longer for "+architecture)
 		}
 	}
 }

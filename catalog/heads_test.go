@@ -128,7 +128,7 @@ func TestCompare(t *testing.T) {
 			want: Poll{Packages: 2, Changed: 1, ChangedExamples: []string{"etcd alpha: 0.9.4 -> 0.9.4"}}},
 		{name: "an architecture goes", before: withArchitectures("amd64", "arm64"), now: withArchitectures("arm64"),
 			want: Poll{Packages: 1, Changed: 1, Foreign: 1, ChangedExamples: []string{"etcd has other architectures"},
-				ForeignExamples: []string{"etcd is not for amd64 any more"}}},
+				ForeignExamples: []string{"etcd is no longer for amd64"}}},
 		{name: "an empty catalog", before: alpha("1.0.0"), now: Heads{},
 			want: Poll{Packages: 2, Changed: 2, ChangedExamples: []string{"etcd is gone", "redis is gone"}}},
 	} {

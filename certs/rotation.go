@@ -300,7 +300,7 @@ func retire(d *decision) string {
 	})
 	d.anchors = d.anchors[:min(len(d.anchors), maxAnchors)]
 	if gone := before - len(d.anchors); gone > 0 {
-		return fmt.Sprintf("removed %d certificates from the bundle that nothing needs any more", gone)
+		return fmt.Sprintf("removed %d certificates from the bundle that nothing needs", gone)
 	}
 	return ""
 }

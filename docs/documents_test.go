@@ -51,11 +51,19 @@ func document(t *testing.T, name string) string {
 	return string(data)
 }
 
-// TestThreats compares threats.md with the tests: every test that it names exists, and every row names one.
+// e2e matches files of tests and tools that are not named like tests.
+var e2e = regexp.MustCompile(`^(e2e|tools|bench)/`)
+
+// TestThreats compares threats.md with the tests: every test that it names exists, and every row names one. Comments of
+// the product have no IDs.
 func TestThreats(t *testing.T) {
 	threats := document(t, "threats.md")
 	tests := map[string]bool{}
-	for _, text := range source(t, ".go") {
+	for name, text := range source(t, ".go") {
+		cited := regexp.MustCompile(`(?m)//.*\b((threats?|attacks?) [A-Za-z]\d+|R-[A-Z]{2}-\d+).*$`).FindString(text)
+		if product := !strings.HasSuffix(name, "_test.go") && !e2e.MatchString(name); product && cited != "" {
+			t.Errorf("%s cites an ID, where the page of the ID names the function: %s", name, cited)
+		}
 		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(text, -1) {
 			tests[m[1]] = true
 		}

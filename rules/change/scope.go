@@ -49,7 +49,7 @@ func compareScope(s *Set, from, to *Contents) error {
 		others = others || after[name].fields != nil
 	}
 	if others && from.Missing != "" {
-		s.note("what %s brought besides its ClusterServiceVersion is not known, so all such objects are shown as new: %s", text.Name(s.From), from.Missing)
+		s.note("what %s installed besides its ClusterServiceVersion is not known, so all such objects are shown as new: %s", text.Name(s.From), from.Missing)
 	}
 	for _, name := range sortedKeys(before) {
 		if after[name] == nil && before[name].restricts {

@@ -496,7 +496,7 @@ func TestC2PreparedBaseline(t *testing.T) {
 			held: []string{"in its namespaces: create, get on pods/exec, secrets"}},
 		{name: "prepared, and no plan is left", store: both,
 			held: []string{"in its namespaces: create, get on pods/exec, secrets"},
-			note: "what etcdoperator.v1 brought besides its ClusterServiceVersion is not known"},
+			note: "what etcdoperator.v1 installed besides its ClusterServiceVersion is not known"},
 		{name: "an installed role that was widened", plan: planOf(installedAt, extra(narrow)...), store: both,
 			held: []string{"in its namespaces: create, get on secrets"}},
 		{name: "a plan that was made later", plan: planOf("2026-11-20T09:59:30Z", extra(role)...),

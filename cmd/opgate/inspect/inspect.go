@@ -164,7 +164,7 @@ func (c *Cluster) JudgeCSV(key types.NamespacedName, raw []byte) (*Answer, error
 			return nil, err
 		}
 		return &Answer{Verdict: rules.JudgeCSV(rules.CSVInput{New: csv, Namespace: ns, Now: c.Now}),
-			Notes: []string{"no InstallPlan in the namespace brings it: this is the verdict if it were created now, without one"}}, nil
+			Notes: []string{"no InstallPlan in the namespace installs it: this is the verdict if it were created now, without one"}}, nil
 	}
 	judged := rules.JudgePlan(rules.PlanInput{Plan: latest, Namespace: ns, Now: c.Now})
 	if i := slices.IndexFunc(judged.CSVs, func(v verdict.CSV) bool { return v.CSV == key.Name }); i >= 0 {
@@ -179,7 +179,7 @@ func (c *Cluster) JudgeCSV(key types.NamespacedName, raw []byte) (*Answer, error
 	judged.Object = "clusterserviceversion " + text.Name(key.Namespace) + "/" + text.Name(key.Name)
 	a := c.operators(ns, judged, latest.Spec.CSVNames)
 	a.Plan = latest
-	a.Notes = append(a.Notes, "brought by installplan "+text.Name(latest.Metadata.Key())+" (phase "+latest.Status.Phase+
+	a.Notes = append(a.Notes, "installed by installplan "+text.Name(latest.Metadata.Key())+" (phase "+latest.Status.Phase+
 		"): this is the verdict if that were approved now")
 	return a, nil
 }

@@ -25,7 +25,7 @@ written now, by the rules of the gate and the objects of the cluster:
 
   installplan [NAMESPACE/]NAME      as if it were approved now
   subscription [NAMESPACE/]NAME     as if it were created now
-  csv [NAMESPACE/]NAME              as its operator is judged in the InstallPlan that brings it
+  csv [NAMESPACE/]NAME              as its operator is judged in the InstallPlan that installs it
   operatorpolicy [NAMESPACE/]NAME   as if it were created now, with what it does to the plans that wait
   constraint NAME                   as if it were created now, with the operators that violate it
   policy [NAMESPACE/]NAME           as if it were created now, with what its templates wait for

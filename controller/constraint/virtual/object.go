@@ -50,7 +50,7 @@ func (o *Operator) spec() map[string]any {
 		"displayName": "Cluster properties: " + o.Constraint,
 		"description": "Shows OLM's resolver the properties that Constraint " + o.Constraint +
 			" gives the cluster. It runs nothing. " +
-			"Opgate made it, keeps it as it is, and deletes it when the Constraint does not ask for it here any more; change the Constraint instead.",
+			"Opgate made it, keeps it as it is, and deletes it when the Constraint no longer asks for it here; change the Constraint instead.",
 		"version":      "0.0.0",
 		"maturity":     "stable",
 		"provider":     map[string]any{"name": "Opgate"},

@@ -225,7 +225,7 @@ func (k *removalKind) describe(i item) policyv1beta2.RelatedObject {
 func (s *scope) none(conditionType string) Condition {
 	kind := kindOf[conditionType]
 	f := condition(conditionType, metav1.ConditionTrue, kind+"NotPresent",
-		"no "+kind+" that the policy means is in namespace "+s.namespace)
+		"no "+kind+" in namespace "+s.namespace+" matches the policy")
 	o, state, reason := olm.ObjectMeta{Namespace: s.namespace, Name: noName}, policyv1beta2.Compliant, relatedAbsent
 	switch kind {
 	case kindSubscription:

@@ -163,7 +163,7 @@ func (e *evaluation) missingSubscription(groupUsable bool) (Condition, []Action)
 	}
 	if since := e.removedSince(); !since.IsZero() {
 		f.Reason, f.Since = reasonRemoved, metav1.NewTime(since)
-		f.Message += " any more; it is created again unless OLM v1 takes over the operator within " +
+		f.Message += "; it was deleted, and is created again unless OLM v1 takes over the operator within " +
 			migrationGrace.String()
 		return f, nil
 	}
