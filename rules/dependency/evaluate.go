@@ -53,6 +53,12 @@ type Observed struct {
 	Evaluating bool
 }
 
+// observed returns the state of a Policy or a PolicySet.
+func observed(uid types.UID, generation, observedGeneration int64, state State, evaluating bool) Observed {
+	return Observed{UID: uid, Generation: generation, ObservedGeneration: observedGeneration,
+		HasObserved: observedGeneration != 0, State: state, HasState: state != Unknown, Evaluating: evaluating}
+}
+
 // Found reports whether the object was read.
 func (o Observed) Found() bool { return o.Reason == "" }
 
@@ -152,7 +158,7 @@ type Result struct {
 func Evaluate(d Dependency, o Observed) Result {
 	f := Result{Dependency: d, UID: o.UID, Generation: o.Generation, State: o.State}
 	switch {
-	case o.Reason == NotFound && d.constraintTemplate() && d.Want != Compliant:
+	case o.Reason == NotFound && d.constraintTemplate() && (d.Want == NonCompliant || d.Want == Pending):
 		f.Met = true // for this kind, existing means Compliant
 	case o.Reason != "":
 		f.Reason, f.Text = o.Reason, notReadText(o)

@@ -175,8 +175,8 @@ var (
 // Rules returns the rules on Policies and PolicySets, in reading order. The caller may keep the slice.
 func Rules() []verdict.Rule { return slices.Concat(policyRules, policySetRules) }
 
-// ValidatePolicy checks what the CRD schema of a Policy cannot express and, for `opgate check`, which has no API
-// server, what the schema checks too.
+// ValidatePolicy checks what the CRD schema of a Policy cannot express. A dependency that the schema refuses, and that is
+// stored nevertheless, is never met.
 func ValidatePolicy(policy *policyv1.Policy) field.ErrorList {
 	var errs field.ErrorList
 	spec := field.NewPath("spec")
@@ -185,37 +185,18 @@ func ValidatePolicy(policy *policyv1.Policy) field.ErrorList {
 			"has %d characters; the name becomes a label of what the templates make: write at most %d", n,
 			MaxPolicyName)))
 	}
-	if action := policy.Spec.RemediationAction; action != "" {
-		errs = append(errs, verdict.OneOf(spec.Child("remediationAction"), action,
-			policyv1.Enforce, policyv1.EnforceCapital, policyv1.Inform, policyv1.InformCapital)...)
+	validate := func(path *field.Path, list []policyv1.PolicyDependency) {
+		for i := range list {
+			if len(errs) < verdict.MaxFaults {
+				errs = append(errs, validateAPIVersion(path.Index(i).Child("apiVersion"), list[i].APIVersion)...)
+			}
+		}
 	}
-	errs = append(errs, validateDependencies(spec.Child("dependencies"), policy.Spec.Dependencies)...)
+	validate(spec.Child("dependencies"), policy.Spec.Dependencies)
 	for i, template := range policy.Spec.PolicyTemplates {
 		if template != nil {
-			errs = append(errs, validateDependencies(spec.Child("policy-templates").Index(i).Child("extraDependencies"),
-				template.ExtraDependencies)...)
+			validate(spec.Child("policy-templates").Index(i).Child("extraDependencies"), template.ExtraDependencies)
 		}
-	}
-	return errs
-}
-
-func validateDependencies(path *field.Path, list []policyv1.PolicyDependency) field.ErrorList {
-	var errs field.ErrorList
-	for i := range list {
-		if len(errs) >= verdict.MaxFaults {
-			break
-		}
-		d, at := &list[i], path.Index(i)
-		errs = append(errs, validateAPIVersion(at.Child("apiVersion"), d.APIVersion)...)
-		if d.Kind == "" {
-			errs = append(errs, field.Required(at.Child("kind"), "name the kind of the dependency"))
-		}
-		if d.Name == "" {
-			errs = append(errs, field.Required(at.Child("name"), "name the object of the dependency"))
-		}
-		errs = append(errs, verdict.OneOf(at.Child("compliance"), d.Compliance, policyv1.Compliant,
-			policyv1.NonCompliant,
-			policyv1.Pending)...)
 	}
 	return errs
 }

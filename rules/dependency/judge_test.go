@@ -93,19 +93,10 @@ func TestPoliciesNamedAsAttacks(t *testing.T) {
 				p.Spec.Dependencies[1].APIVersion = "policy.open-cluster-management.io/v1",
 				"policy.open-cluster-management.io/v9"
 		}), want: "Deny policy shop/app: spec.dependencies[1]: the Policy waits for Policy shop/x in API versions v1 (spec.dependencies[0]) and v9 (spec.dependencies[1]) (policy/dependency-duplicate): keep one"},
-		{name: "a state that there is not", policy: policyOf(t, "app", "Policy x compliant"),
-			want: `Deny policy shop/app: spec.dependencies[0].compliance: Unsupported value: "compliant": supported values: "Compliant", "NonCompliant", "Pending" (policy/field)`},
-		{name: "nothing said", policy: changed(policyOf(t, "app", "Policy x"),
-			func(p *policyv1.Policy) { p.Spec.Dependencies[0] = policyv1.PolicyDependency{} }),
-			want: `Deny policy shop/app: spec.dependencies[0].compliance: Required value: must be one of ["Compliant" "NonCompliant" "Pending"] (policy/field); ` +
-				"spec.dependencies[0].kind: Required value: name the kind of the dependency (policy/field); spec.dependencies[0].name: Required value: name the object of the dependency (policy/field)"},
 		{name: "a group without a version", policy: changed(policyOf(t, "app", "Policy x"), func(p *policyv1.Policy) {
 			p.Spec.PolicyTemplates[0].ExtraDependencies = []policyv1.PolicyDependency{{APIVersion: "example.com",
 				Kind: "A", Name: "a", Compliance: "Pending"}}
 		}), want: `Deny policy shop/app: spec.policy-templates[0].extraDependencies[0].apiVersion: Invalid value: "example.com": is not an API version: write "<group>/<version>", for example "policy.open-cluster-management.io/v1", or leave it out for that group (policy/field)`},
-		{name: "an action that there is not", policy: changed(policyOf(t, "app"),
-			func(p *policyv1.Policy) { p.Spec.RemediationAction = "InformOnly" }),
-			want: `Deny policy shop/app: spec.remediationAction: Unsupported value: "InformOnly": supported values: "enforce", "Enforce", "inform", "Inform" (policy/field)`},
 		{name: "a name that is no label", policy: changed(policyOf(t, "app"),
 			func(p *policyv1.Policy) { p.Name = strings.Repeat("x", 64) }),
 			want: "Deny policy shop/" + strings.Repeat("x", 64) + `: metadata.name: Invalid value: "` +

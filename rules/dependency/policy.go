@@ -48,11 +48,7 @@ func (p *Policy) Observed() Observed {
 	if p == nil {
 		return Observed{Reason: NotFound}
 	}
-	return Observed{
-		UID: p.UID, Generation: p.Generation, ObservedGeneration: p.ObservedGeneration,
-		HasObserved: p.ObservedGeneration != 0,
-		State:       p.State, HasState: p.State != Unknown, Evaluating: p.Evaluating,
-	}
+	return observed(p.UID, p.Generation, p.ObservedGeneration, p.State, p.Evaluating)
 }
 
 // Template is one of spec.policy-templates.

@@ -55,11 +55,7 @@ func (s *Set) Observed() Observed {
 	case s.Fault != "":
 		return Observed{Reason: TooMany, Detail: s.Fault}
 	}
-	return Observed{
-		UID: s.UID, Generation: s.Generation, ObservedGeneration: s.ObservedGeneration,
-		HasObserved: s.ObservedGeneration != 0,
-		State:       s.State, HasState: s.State != Unknown, Evaluating: s.Evaluating,
-	}
+	return observed(s.UID, s.Generation, s.ObservedGeneration, s.State, s.Evaluating)
 }
 
 // MaxMembers bounds the members of a PolicySet, as its definition does. A set with more was stored under another
