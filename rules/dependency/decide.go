@@ -1,6 +1,8 @@
 package dependency
 
 import (
+	"slices"
+
 	"github.com/opgate/opgate/internal/text"
 )
 
@@ -147,7 +149,7 @@ func (in *TemplateInput) undecided() TemplateOutcome {
 		return out
 	}
 	out := in.pending(PendingText(in.Results, in.Cycle, in.Template.IgnorePending))
-	out.Unread = allUnread(out.Unmet)
+	out.Unread = !slices.ContainsFunc(out.Unmet, func(r Result) bool { return !r.Unread })
 	switch {
 	case in.suspends() && live == nil && !out.Unread && in.WriteFault == "":
 		out.Decision = DoSuspend
@@ -157,15 +159,6 @@ func (in *TemplateInput) undecided() TemplateOutcome {
 		out.Decision = DoKeep
 	}
 	return out
-}
-
-func allUnread(results []Result) bool {
-	for i := range results {
-		if !results[i].Unread {
-			return false
-		}
-	}
-	return true
 }
 
 func (in *TemplateInput) suspends() bool { return in.Template.Suspendable && in.Mode != Delete }

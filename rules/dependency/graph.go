@@ -91,19 +91,17 @@ func (g *Graph) changed(ref Ref, p *Policy) *Graph {
 }
 
 // WithSet returns the graph with a PolicySet added or replaced.
-func (g *Graph) WithSet(s *Set) *Graph {
-	next := g.copied()
-	sets := next.sets.Edit()
-	sets.Set(s.Ref(), s)
-	next.sets = sets.Next
-	return next
-}
+func (g *Graph) WithSet(s *Set) *Graph { return g.changedSet(s.Ref(), s) }
 
 // WithoutSet returns the graph without a PolicySet.
-func (g *Graph) WithoutSet(namespace, name string) *Graph {
+func (g *Graph) WithoutSet(namespace, name string) *Graph { return g.changedSet(SetRef(namespace, name), nil) }
+
+func (g *Graph) changedSet(ref Ref, s *Set) *Graph {
 	next := g.copied()
 	sets := next.sets.Edit()
-	sets.Remove(SetRef(namespace, name))
+	if sets.Remove(ref); s != nil {
+		sets.Set(ref, s)
+	}
 	next.sets = sets.Next
 	return next
 }

@@ -156,7 +156,9 @@ func NextSetStatus(
 	case len(pending) > 0:
 		c.state = Pending
 	case len(unreported)+len(missing) > 0 || set.Fault != "":
-		c.state, c.evaluating = Unknown, evaluating
+		if c.state = Unknown; evaluating {
+			c.reason = ReasonNotEvaluated
+		}
 	}
 	next.Compliant = string(c.state)
 	setCondition(&next.Conditions, c, set.Generation, metav1.NewTime(now))

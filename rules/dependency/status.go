@@ -1,6 +1,7 @@
 package dependency
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -108,9 +109,9 @@ func sumUp(outcomes []TemplateOutcome) summary {
 	case len(names[Pending]) > 0:
 		s.state, says = Pending, "templates that wait for their dependencies: "
 	case len(names[Unknown]) > 0:
-		s.state, s.evaluating, says = Unknown, evaluating, "templates whose compliance is not known: "
+		s.state, says = Unknown, "templates whose compliance is not known: "
 		if evaluating {
-			says = "templates that are not evaluated yet: "
+			s.reason, says = ReasonNotEvaluated, "templates that are not evaluated yet: "
 		}
 	default:
 		return s
@@ -279,10 +280,9 @@ const excluded = "the namespace is one that Opgate leaves out, so nothing of the
 // summary is the overall state of a Policy or PolicySet.
 type summary struct {
 	state State
-	// evaluating is set where the state is not known yet. reason, if set, is another cause of an unknown state.
-	evaluating bool
-	reason     string
-	message    string
+	// reason is why the state is not known.
+	reason  string
+	message string
 }
 
 // setCondition writes condition Compliant. Its transition time changes only with its status.
@@ -293,20 +293,10 @@ func setCondition(conditions *[]metav1.Condition, s summary, generation int64, n
 	case Compliant:
 		c.Status = metav1.ConditionTrue
 	case Unknown:
-		c.Status, c.Reason = metav1.ConditionUnknown, s.whyUnknown()
+		c.Status, c.Reason = metav1.ConditionUnknown, cmp.Or(s.reason, ReasonUnknown)
 	default:
 	}
 	meta.SetStatusCondition(conditions, c)
-}
-
-func (s *summary) whyUnknown() string {
-	switch {
-	case s.reason != "":
-		return s.reason
-	case s.evaluating:
-		return ReasonNotEvaluated
-	}
-	return ReasonUnknown
 }
 
 // hasReason reports whether condition Compliant is Unknown for a reason.
