@@ -94,7 +94,9 @@ func (g *Graph) changed(ref Ref, p *Policy) *Graph {
 func (g *Graph) WithSet(s *Set) *Graph { return g.changedSet(s.Ref(), s) }
 
 // WithoutSet returns the graph without a PolicySet.
-func (g *Graph) WithoutSet(namespace, name string) *Graph { return g.changedSet(SetRef(namespace, name), nil) }
+func (g *Graph) WithoutSet(namespace, name string) *Graph {
+	return g.changedSet(SetRef(namespace, name), nil)
+}
 
 func (g *Graph) changedSet(ref Ref, s *Set) *Graph {
 	next := g.copied()
