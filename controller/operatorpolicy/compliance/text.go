@@ -15,7 +15,7 @@ import (
 func named(o *olm.ObjectMeta) string { return text.Name(o.Key()) }
 
 // filter returns the items that satisfy a condition, in a list of their own.
-func only[T any](items []T, keep func(T) bool) []T {
+func filter[T any](items []T, keep func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(items), func(item T) bool { return !keep(item) })
 }
 
