@@ -107,7 +107,7 @@ func TestUnreviewedByHand(t *testing.T) {
 			ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{policy}})
 			v := JudgeCSV(CSVInput{New: written(t, etcdSpec), Namespace: ns, User: "tenant"})
 			if said := v.Refusal() + strings.Join(v.WarningTexts(), ""); v.Decision != c.want ||
-				!strings.Contains(said, "which no InstallPlan brings") {
+				!strings.Contains(said, "which no InstallPlan installs") {
 				t.Errorf("%s, want %s: %s", v.Decision, c.want, said)
 			}
 		})

@@ -255,7 +255,7 @@ func TestConsent(t *testing.T) {
 			rule: bundle.RuleConsent,
 			policies: []*operatorpolicy.Policy{policyFor("etcd",
 				reviewing(policyv1beta2.Consent{Permissions: ignore, FirstInstall: hold}))},
-			says: []string{"brings images: registry.example"},
+			says: []string{"adds images: registry.example"},
 		},
 		{
 			name:     "a change set of a first installation for an upgrade",

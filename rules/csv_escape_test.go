@@ -109,7 +109,7 @@ func TestA4Escapes(t *testing.T) {
 			if !c.refused {
 				return
 			}
-			if r := reasons[0]; strings.Contains(r.Message, "the InstallPlan that brought it was deleted") == known ||
+			if r := reasons[0]; strings.Contains(r.Message, "the InstallPlan that installed it was deleted") == known ||
 				r.Source != c.policy.Ref() || r.Generation != c.generation || !r.Deny ||
 				!strings.Contains(r.Message, "(bundle/version)") {
 				t.Errorf("reason is %+v", r)

@@ -217,7 +217,7 @@ func TestReadTemplates(t *testing.T) {
 			fault: "objectDefinition cannot be read: metadata.name has the wrong type, number"},
 		{name: "a name that fills the status", raw: `{"apiVersion":"a/v1","kind":"A","metadata":{"name":"` +
 			strings.Repeat("x", 300_000) + `"}}`, called: "template-1", namesHidden: true,
-			fault: "objectDefinition has a metadata.name of 300000 characters, and 253 is the most"},
+			fault: "objectDefinition has a metadata.name of 300000 characters, at most 253 are allowed"},
 		{name: "the longest name", raw: `{"apiVersion":"a/v1","kind":"A","metadata":{"name":"` +
 			strings.Repeat("x", 253) + `"}}`, called: strings.Repeat("x", 253)},
 		{name: "nested until something gives", raw: `{"apiVersion":"a/v1","kind":"A","metadata":{"name":"x"},"spec":` +

@@ -102,7 +102,7 @@ func TestF1LargeSets(t *testing.T) {
 	}
 	set.Status.Compliant = string(Compliant)
 	read := ReadSet(set)
-	const fault = "spec.policies has 1001 members, and 1000 at most are read: split the PolicySet"
+	const fault = "spec.policies has 1001 members, at most 1000 are read: split the PolicySet"
 	if s := NextSetStatus(read, &set.Status, func(string) *Policy { return nil }, noon); s.Compliant != "" ||
 		s.StatusMessage != fault ||
 		s.Conditions[0].Status != "Unknown" {

@@ -70,7 +70,7 @@ func TestAdoptedContentsAreReported(t *testing.T) {
 				Operators: []state.RecordedOperator{{Package: "etcd", CSV: "etcd.v1.2.0", Adopted: adopted}}}})
 		for _, f := range Evaluate(in).Conditions {
 			if f.Type == TypeClusterServiceVersion &&
-				(f.Reason != "InstallSucceeded" || strings.Contains(f.Message, "adopted") != adopted ||
+				(f.Reason != "InstallSucceeded" || strings.Contains(f.Message, "accepted") != adopted ||
 					!strings.HasSuffix(f.Message, want)) {
 				t.Errorf("adopted %v: %s: %s", adopted, f.Reason, f.Message)
 			}

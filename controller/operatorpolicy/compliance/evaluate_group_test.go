@@ -115,7 +115,7 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 				g.Selector = raw(`{"matchExpressions":[{"key":"env","operator":"Exists"}]}`)
 			}), group("scoped", map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"env": "prod"}}})},
 			says: map[string]string{TypeOperatorGroup: `the OperatorGroup shop/scoped does not match the policy: spec.selector is {"matchLabels":{"env":"prod"}}, ` +
-				`wanted {"matchExpressions":[{"key":"env","operator":"Exists"}]}`},
+				`want {"matchExpressions":[{"key":"env","operator":"Exists"}]}`},
 			actions: []string{"update OperatorGroup"},
 		},
 		{

@@ -189,7 +189,7 @@ func TestEvaluateSubscription(t *testing.T) {
 				},
 				asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Config = raw(`{"nodeSelector":{"tier":"1"}}`) })},
 			says: map[string]string{TypeSubscription: `the Subscription shop/etcd does not match the policy: spec.config is {"env":[],"nodeSelector":{"infra":""}}, ` +
-				`wanted {"nodeSelector":{"tier":"1"}}`},
+				`want {"nodeSelector":{"tier":"1"}}`},
 			actions: []string{"update Subscription shop/etcd"},
 		},
 		{
