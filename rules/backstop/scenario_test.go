@@ -90,8 +90,8 @@ func TestScenarios(t *testing.T) {
 // advice matches a rule in a message, and what would be accepted up to the first detail.
 var advice = regexp.MustCompile(`\(([a-z]+/[a-z-]+)\): ([^;\n]*)`)
 
-// TestSameWordsAsTheGate checks that what the API server advises in a scenario is the beginning of what the gate says
-// by the same rule. Of deletions the gate says nothing, and the API server cannot name what a Policy waits for.
+// TestSameWordsAsTheGate checks that the advice of the API server in a scenario is the beginning of the gate's by the same
+// rule. The gate does not judge deletions, and the API server cannot name what a Policy waits for.
 func TestSameWordsAsTheGate(t *testing.T) {
 	scenarios, err := scenario.Load(scenarioDir, scenario.Versions{})
 	if err != nil {
