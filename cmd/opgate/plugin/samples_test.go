@@ -273,7 +273,7 @@ func TestWhyOfKinds(t *testing.T) {
 		{"policy-dependency-cycle-deny", "Policy", exitRefused,
 			[]string{"Deny policy", "(policy/dependency-cycle)", "waits for"}},
 		{"bundle-version-write", "ClusterServiceVersion", exitRefused,
-			[]string{"Deny clusterserviceversion", "(bundle/version)", "no InstallPlan in the namespace brings it"}},
+			[]string{"Deny clusterserviceversion", "(bundle/version)", "no InstallPlan in the namespace installs it"}},
 	} {
 		kubeconfig, objects := serve(t, "../../../manifests/samples/"+tc.sample+".yaml")
 		i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == tc.kind })
