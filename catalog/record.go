@@ -9,12 +9,13 @@ import (
 	"io"
 	"time"
 
+	"github.com/opgate/opgate/internal/kept"
 	"github.com/opgate/opgate/olm"
 )
 
 // RecordsName is the name of the ConfigMap, in Opgate's own namespace, with a Record for each catalog whose jumps are
 // held.
-const RecordsName = "opgate-catalogs"
+const RecordsName = kept.Catalogs
 
 // maxHeadsSize bounds the JSON of the heads in a record, in bytes.
 const maxHeadsSize = 16 << 20

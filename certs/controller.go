@@ -14,13 +14,14 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/flowcontrol"
 
+	"github.com/opgate/opgate/internal/kept"
 	"github.com/opgate/opgate/internal/lease"
 	"github.com/opgate/opgate/internal/signal"
 )
 
 const (
 	// leaseName is the Lease that the leading replica holds. The background loop has one of its own.
-	leaseName     = "opgate-certs"
+	leaseName     = kept.CertificatesLease
 	leaseDuration = 15 * time.Second
 	renewDeadline = 10 * time.Second
 	retryPeriod   = 3 * time.Second

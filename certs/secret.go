@@ -16,10 +16,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/opgate/opgate/internal/kept"
 )
 
 // secretName is the name of the Secret in which the replicas share a CA.
-const secretName = "opgate-ca"
+const secretName = kept.CA
 
 // Keys of the Secret's data; values are PEM-encoded.
 const (

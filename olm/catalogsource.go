@@ -29,9 +29,6 @@ type registryService struct {
 	Port      string `json:"port"`
 }
 
-// registryPort is the port of the Service that OLM makes for a catalog.
-const registryPort = "50051"
-
 // sourceTypeGRPC is the type of a CatalogSource that is served from an image, or at an address.
 const sourceTypeGRPC = "grpc"
 
@@ -42,11 +39,10 @@ const connectionReady = "READY"
 func (c *CatalogSource) Healthy() bool { return c.Status.Connection.State == connectionReady }
 
 // ServedImage returns what that of the spec does; "" also for a catalog whose status names another Service than the one
-// that OLM makes for its pods (Service in operator-lifecycle-manager pkg/controller/registry/reconciler/grpc.go). OLM
-// connects to what the status names, and corrects it only when it makes a new pod.
+// that OLM makes for its pods. OLM connects to what the status names, and corrects it only when it makes a new pod.
 func (c *CatalogSource) ServedImage() string {
-	made := registryService{Namespace: c.Metadata.Namespace, Name: strings.ReplaceAll(c.Metadata.Name, ".", "-"),
-		Port: registryPort}
+	service := Catalog{Namespace: c.Metadata.Namespace, Name: c.Metadata.Name}.Service()
+	made := registryService{Namespace: service.Namespace, Name: service.Name, Port: registryPort}
 	if c.Status.Service != nil && *c.Status.Service != made {
 		return ""
 	}

@@ -60,6 +60,7 @@ func TestMinimumAge(t *testing.T) {
 			if test.elsewhere {
 				around.Catalogs[hub].Spec.Address = "catalog.example:50051"
 			}
+			around.WithoutServices = true
 			if !test.unserved {
 				around.AddServed(hub, image)
 			}

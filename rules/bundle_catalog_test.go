@@ -29,7 +29,7 @@ func catalogHeld(c policyv1beta2.Catalog) func(*spec) {
 
 // catalogFacts are those of a catalog with a tag, whose pods run images.
 func catalogFacts(image string, served ...string) facts.Cluster {
-	var around facts.Cluster
+	around := facts.Cluster{WithoutServices: true}
 	around.AddCatalog(hubCatalog, &olm.CatalogSource{Spec: olm.CatalogSourceSpec{Image: image}})
 	for _, digest := range served {
 		around.AddServed(hubCatalog, digest)

@@ -137,6 +137,7 @@ func TestG25CatalogElsewhere(t *testing.T) {
 		around.AddCatalog(olm.Catalog{Namespace: namespace, Name: "c"},
 			&olm.CatalogSource{Spec: olm.CatalogSourceSpec{Image: "registry.example.com/c@" + digest}})
 	}
+	around.WithoutServices = true
 	if got, unknown := around.RunningDigest(olm.Catalog{Namespace: "olm", Name: "c"}); got != digest {
 		t.Errorf("in a namespace that is read: %q, %s", got, unknown)
 	}

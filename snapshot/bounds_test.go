@@ -33,7 +33,7 @@ var retainedByKind = map[*snapshot.Kind]int64{
 	snapshot.OperatorPolicies: 160, snapshot.Constraints: 110, snapshot.Policies: 110, snapshot.PolicySets: 110,
 	snapshot.Namespaces: 110, snapshot.Subscriptions: 20, snapshot.InstallPlans: 40,
 	snapshot.ClusterServiceVersions: 20, snapshot.OperatorGroups: 20, snapshot.OperatorConditions: 5,
-	snapshot.CatalogSources: 20, snapshot.Pods: 5, snapshot.Records: 5, snapshot.Deployments: 5,
+	snapshot.CatalogSources: 20, snapshot.Pods: 5, snapshot.Services: 5, snapshot.Records: 5, snapshot.Deployments: 5,
 	snapshot.CustomResourceDefinitions: 60, snapshot.ClusterExtensions: 5, snapshot.ClusterObjectSets: 5,
 }
 

@@ -76,8 +76,11 @@ type Builder struct {
 	Packages state.Packages
 	// Changes are what plans change. Default: none is known.
 	Changes state.Changes
-	// CatalogNamespaces are those in which pods of catalogs are watched. Default: all.
+	// CatalogNamespaces are those in which pods and Services of catalogs are watched. Default: all.
 	CatalogNamespaces []string
+	// WithoutServices is set where OLM has written nothing: a Service that is not known is as OLM makes it. Default: it
+	// does not exist.
+	WithoutServices bool
 
 	last *Snapshot
 	// incomplete are the policies that depend on the cluster.

@@ -15,6 +15,8 @@ const (
 	curatedCatalog = `{"metadata":{"name":"curated","namespace":"olm"},"spec":{"image":"registry.example/catalog:latest"}}`
 	curatedPod     = `{"metadata":{"name":"curated","namespace":"olm","labels":{"olm.catalogSource":"curated"}},"status":{"phase":"Running",
 		"containerStatuses":[{"name":"registry-server","imageID":"registry.example/catalog@%s"}]}}`
+	curatedService = `{"metadata":{"name":"curated","namespace":"olm","labels":{"olm.service-spec-hash":"1"}},"spec":{"selector":{"olm.catalogSource":"%s","olm.managed":"true"},
+		"ports":[{"port":50051,"targetPort":50051}]}}`
 	reviewedImage = "sha256:0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d"
 	recordOf      = `{"metadata":{"name":"opgate-catalogs","namespace":"opgate-system"},"data":{%s}}`
 	record        = `"olm.curated":"{\"namespace\":\"olm\",\"name\":\"curated\",\"polls\":[{\"image\":\"` +
@@ -25,17 +27,24 @@ const (
 // again and the controllers are notified of namespaces that judge by it, and of no other.
 func TestCatalogsAreFollowed(t *testing.T) {
 	pod := func(digest string) *Object { return read(Pods, fmt.Sprintf(curatedPod, digest)) }
+	service := func(selects string) *Object { return read(Services, fmt.Sprintf(curatedService, selects)) }
+	accepted := policyv1beta2.Catalog{Image: policyv1beta2.CatalogHold, Accepted: []string{reviewedImage}}
 	records := func(data string) *Object { return read(Records, fmt.Sprintf(recordOf, data)) }
 	for _, test := range []struct {
 		name string
 		spec policyv1beta2.Catalog
 		now  *Object
-		want verdict.Decision
+		// runs is set if the pod exists before now is written, without if the Service does not.
+		runs, without bool
+		want          verdict.Decision
 	}{
-		{name: "no image is known", spec: policyv1beta2.Catalog{Image: policyv1beta2.CatalogHold,
-			Accepted: []string{reviewedImage}}, want: verdict.Hold},
-		{name: "the accepted image", spec: policyv1beta2.Catalog{Image: policyv1beta2.CatalogHold,
-			Accepted: []string{reviewedImage}}, now: pod(reviewedImage)},
+		{name: "no image is known", spec: accepted, want: verdict.Hold},
+		{name: "the accepted image", spec: accepted, now: pod(reviewedImage)},
+		{name: "h1: the image and no Service", spec: accepted, without: true, now: pod(reviewedImage), want: verdict.Hold},
+		{name: "h1: the image, and its Service is seen", spec: accepted, without: true, runs: true, now: service("curated")},
+		{name: "v4: a Service that leads elsewhere", spec: accepted, runs: true, now: service("other"), want: verdict.Hold},
+		{name: "a catalog of another Service", spec: accepted, runs: true,
+			now: read(CatalogSources, `{"metadata":{"name":"cura.ted","namespace":"olm"},"spec":{}}`)},
 		{name: "its record", spec: policyv1beta2.Catalog{Jump: policyv1beta2.CatalogHold}, now: records(record)},
 		{name: "a record that is no JSON", spec: policyv1beta2.Catalog{Jump: policyv1beta2.CatalogHold},
 			now: records(`"olm.curated":"{"`), want: verdict.Hold},
@@ -53,7 +62,10 @@ func TestCatalogsAreFollowed(t *testing.T) {
 			objects := []*Object{read(Namespaces, `{"metadata":{"name":"shop"}}`),
 				read(Namespaces, `{"metadata":{"name":"other"}}`),
 				encode(OperatorPolicies, op), read(InstallPlans, pendingEtcd), read(CatalogSources, curatedCatalog)}
-			if test.spec.Jump != "" {
+			if !test.without {
+				objects = append(objects, service("curated"))
+			}
+			if test.spec.Jump != "" || test.runs {
 				objects = append(objects, pod(reviewedImage))
 			}
 			next := b.Put(time.Time{}, objects...)

@@ -318,38 +318,6 @@ func decodeDeployment(raw []byte) (any, Subject, error) {
 	return d, InNamespace(o.Metadata.Namespace), nil
 }
 
-// decodeCatalog decodes a CatalogSource, to which every namespace may refer. One that does not decode is not known to
-// rules.
-func decodeCatalog(raw []byte) (any, Subject, error) {
-	c, err := olm.DecodeCatalogSource(raw)
-	if err != nil {
-		return nil, InCluster(), err
-	}
-	c.Metadata = olm.ObjectMeta{Namespace: c.Metadata.Namespace, Name: c.Metadata.Name, UID: c.Metadata.UID}
-	return c, InCluster(), nil
-}
-
-func addCatalog(to *rules.Cluster, _ string, value any) {
-	c := value.(*olm.CatalogSource)
-	to.Facts.AddCatalog(olm.Catalog{Namespace: c.Metadata.Namespace, Name: c.Metadata.Name}, c)
-}
-
-// decodePod decodes a pod of a CatalogSource, to which every namespace may refer. One that does not decode says nothing
-// of its image.
-func decodePod(raw []byte) (any, Subject, error) {
-	pod, err := olm.DecodeCatalogPod(raw)
-	if err != nil || pod == nil {
-		return nil, InCluster(), err
-	}
-	return pod, InCluster(), nil
-}
-
-func addPod(to *rules.Cluster, _ string, value any) {
-	if pod, ok := value.(*olm.CatalogPod); ok {
-		to.Facts.AddServed(pod.Catalog, pod.Digest)
-	}
-}
-
 // decodeRecords decodes the ConfigMap with the records of catalogs, to which every namespace may refer, and those with
 // what was installed in one namespace. A record of a catalog that cannot be read is left out, so that what needs it is
 // held. Other ConfigMaps count for nothing.

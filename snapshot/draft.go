@@ -214,7 +214,7 @@ func (d *draft) setConstraints() {
 	before := d.next.constraintObjects
 	d.next.constraintObjects = nil
 	from := rules.Cluster{Facts: d.versions, Graph: d.suspending()}
-	from.Facts.CatalogNamespaces = d.CatalogNamespaces
+	from.Facts.CatalogNamespaces, from.Facts.WithoutServices = d.CatalogNamespaces, d.WithoutServices
 	for _, kind := range kinds {
 		if kind.add == nil {
 			continue

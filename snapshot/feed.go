@@ -60,7 +60,7 @@ type FeedOptions struct {
 	Unjudged []string
 	// Namespace is Opgate's own, of the kinds that are watched there alone. Default: these are not watched.
 	Namespace string
-	// CatalogNamespaces are those in which pods of catalogs are watched. Default: all.
+	// CatalogNamespaces are those in which pods and Services of catalogs are watched. Default: all.
 	CatalogNamespaces []string
 	// Omitted are kinds that may not be watched and that no snapshot waits for. Default: none.
 	Omitted []*Kind
@@ -194,7 +194,7 @@ func (f *Feed) Start(ctx context.Context) error {
 // delays no other.
 func (f *Feed) namespacesOf(kind *Kind) []string {
 	switch {
-	case kind == Pods && f.CatalogNamespaces != nil:
+	case (kind == Pods || kind == Services) && f.CatalogNamespaces != nil:
 		return f.CatalogNamespaces
 	case kind.Own:
 		return []string{f.Namespace}

@@ -111,6 +111,10 @@ var (
 	Pods = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: "pods",
 		Readers: Facts, restless: true,
 		Selector: olm.CatalogSourceLabel, decode: decodePod, add: addPod}
+	// Services are those by which OLM connects to catalogs.
+	Services = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Service"}, Resource: "services",
+		Readers: Facts, restless: true,
+		Selector: olm.ServiceHashLabel, decode: decodeService, add: addService}
 	// Records are the ConfigMaps with what the images of catalogs changed, and with what was installed in each
 	// namespace.
 	Records = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps",
@@ -133,7 +137,7 @@ var (
 
 var declared = [...]*Kind{OperatorPolicies, Constraints, Namespaces, Subscriptions, InstallPlans,
 	ClusterServiceVersions, OperatorGroups,
-	OperatorConditions, Policies, PolicySets, CatalogSources, Pods, Records, Deployments, CustomResourceDefinitions,
+	OperatorConditions, Policies, PolicySets, CatalogSources, Pods, Services, Records, Deployments, CustomResourceDefinitions,
 	ClusterExtensions,
 	ClusterObjectSets}
 
@@ -169,8 +173,8 @@ func (k *Kind) subject(key types.NamespacedName) Subject {
 		return InNamespace(key.Name)
 	case Records:
 		return subjectOfRecords(key.Name)
-	case Constraints, Policies, PolicySets, CatalogSources, Pods, CustomResourceDefinitions, ClusterExtensions,
-		ClusterObjectSets:
+	case Constraints, Policies, PolicySets, CatalogSources, Pods, Services, CustomResourceDefinitions,
+		ClusterExtensions, ClusterObjectSets:
 		return InCluster()
 	}
 	return InNamespace(key.Namespace)

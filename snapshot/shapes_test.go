@@ -75,7 +75,8 @@ type extension struct {
 func schemaOf(t *testing.T, kind *snapshot.Kind) *apiextensionsv1.JSONSchemaProps {
 	t.Helper()
 	types := map[*snapshot.Kind]any{snapshot.Namespaces: corev1.Namespace{}, snapshot.Pods: corev1.Pod{},
-		snapshot.Records: corev1.ConfigMap{}, snapshot.Deployments: appsv1.Deployment{},
+		snapshot.Services: corev1.Service{},
+		snapshot.Records:  corev1.ConfigMap{}, snapshot.Deployments: appsv1.Deployment{},
 		snapshot.CustomResourceDefinitions: apiextensionsv1.CustomResourceDefinition{},
 		snapshot.ClusterExtensions:         extension{}, snapshot.ClusterObjectSets: extension{}}
 	root := &apiextensionsv1.JSONSchemaProps{}

@@ -47,13 +47,13 @@ func TestCompile(t *testing.T) {
 		kinds       int
 	}{
 		"default": {nil, []string{"kind: MutatingAdmissionPolicy\n", "- Deny", "- opgate-system",
-			"shop etcd allow policies/etcd * =etcd.v1", "name: opgate-unpacked"}, []string{"status:\n  ", "- Audit"}, 6},
+			"shop etcd allow policies/etcd * =etcd.v1", "name: opgate-unpacked", "name: opgate-evidence"}, []string{"status:\n  ", "- Audit"}, 8},
 		"audit": {[]string{"--audit"}, []string{"- Audit", "- Warn"},
-			[]string{"- Deny", "kind: MutatingAdmissionPolicy"}, 4},
+			[]string{"- Deny", "kind: MutatingAdmissionPolicy"}, 6},
 		"older": {[]string{"--mutating=false", "--semver=false"}, []string{"- Deny"},
-			[]string{"semver(", "kind: MutatingAdmissionPolicy"}, 4},
-		"deny":     {[]string{"--approval-mode=deny"}, []string{"name: generated-by-olm"}, nil, 6},
-		"excluded": {[]string{"--excluded-namespace=shop"}, []string{"- shop"}, []string{"shop etcd allow"}, 6},
+			[]string{"semver(", "kind: MutatingAdmissionPolicy"}, 6},
+		"deny":     {[]string{"--approval-mode=deny"}, []string{"name: generated-by-olm"}, nil, 8},
+		"excluded": {[]string{"--excluded-namespace=shop"}, []string{"- shop"}, []string{"shop etcd allow"}, 8},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, problems, err := compiled(t, policy, append(c.args, "-f", "-", identity)...)

@@ -50,6 +50,8 @@ type Options struct {
 	// User returns the user name that Opgate writes as; "" while it is not known, and then nothing is written.
 	// Required.
 	User func() string
+	// Namespace is Opgate's own. Default: what Opgate records there is not protected.
+	Namespace string
 	// ApprovalMode is what to do about a wrong installPlanApproval. Default: rules.MutateApproval.
 	ApprovalMode rules.ApprovalMode
 	// ExcludedNamespaces are those that the webhook configurations exclude.
@@ -106,6 +108,8 @@ var (
 		{"ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", backstop.Name},
 		{"ValidatingAdmissionPolicy", "validatingadmissionpolicies", backstop.UnpackedName},
 		{"ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", backstop.UnpackedName},
+		{"ValidatingAdmissionPolicy", "validatingadmissionpolicies", backstop.EvidenceName},
+		{"ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", backstop.EvidenceName},
 	}
 )
 

@@ -224,7 +224,7 @@ func (r *reconciler) compile(user string, features backstop.Features) {
 		return
 	}
 	objects := backstop.Compile(backstop.Input{Policies: policies, Constraints: constraints, Operators: operators,
-		OLM: r.OLM, Opgate: user, ApprovalMode: r.ApprovalMode,
+		OLM: r.OLM, Opgate: user, Namespace: r.Namespace, ApprovalMode: r.ApprovalMode,
 		ExcludedNamespaces: r.ExcludedNamespaces, Accounts: accounts, Features: features, Now: now,
 		Audit: r.Mode == Audit, Labels: owned.Labels})
 	next := compiled{policies: policies, constraints: constraints, accounts: accounts, operators: operators,

@@ -26,7 +26,7 @@ func compiledObjects(t *testing.T, versions ...string) map[string]*unstructured.
 	op.Spec.Versions = versions
 	op.Spec.Deletion = policyv1beta2.DeletionDeny // else there is no object on deletions
 	objects := backstop.Compile(backstop.Input{Policies: []*operatorpolicy.Policy{rules.NewOperatorPolicy(op)},
-		Opgate: "opgate", OLM: []string{"olm"},
+		Opgate: "opgate", Namespace: "opgate-system", OLM: []string{"olm"},
 		Features: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: true, Semver: true},
 		Labels:   owned.Labels})
 	all := map[string]*unstructured.Unstructured{}

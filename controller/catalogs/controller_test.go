@@ -118,6 +118,8 @@ func cluster(t *testing.T, image string) *snapshot.Snapshot {
 			"subscription":{"name":"etcd","namespace":"shop","source":"vendor","sourceNamespace":"olm"}}}`)),
 		reader.Read(snapshot.CatalogSources,
 			[]byte(`{"metadata":{"name":"vendor","namespace":"olm"},"spec":{"image":"registry.example/catalog:latest"}}`)),
+		reader.Read(snapshot.Services, []byte(`{"metadata":{"name":"vendor","namespace":"olm","labels":{"olm.service-spec-hash":"1"}},
+			"spec":{"selector":{"olm.catalogSource":"vendor","olm.managed":"true"},"ports":[{"port":50051,"targetPort":50051}]}}`)),
 		reader.Read(snapshot.Pods, []byte(`{"metadata":{"name":"vendor","namespace":"olm","labels":{"olm.catalogSource":"vendor"}},"status":{"phase":"Running",
 			"containerStatuses":[{"name":"registry-server","imageID":"registry.example/catalog@`+image+`"}]}}`)))
 	return b.SetCluster(time.Time{}, facts.Cluster{Version: "1.36.3"})

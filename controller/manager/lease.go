@@ -12,11 +12,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/opgate/opgate/internal/kept"
 	"github.com/opgate/opgate/internal/lease"
 )
 
 // LeaseName is the Lease that the leading replica holds.
-const LeaseName = "opgate-loop"
+const LeaseName = kept.LoopLease
 
 // requestTimeout is half the time in which a leader has to renew, as that of controller-runtime's own locks.
 const requestTimeout = renewDeadline / 2

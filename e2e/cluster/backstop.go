@@ -90,7 +90,7 @@ func (c *Cluster) removeBackstop(ctx context.Context) error {
 	defer h.mu.Unlock()
 	for _, kind := range []string{"ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy",
 		"MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy"} {
-		for _, name := range []string{"opgate-backstop", "opgate-unpacked", "opgate-deletion"} {
+		for _, name := range []string{"opgate-backstop", "opgate-unpacked", "opgate-deletion", "opgate-evidence"} {
 			object := &metav1.PartialObjectMetadata{}
 			object.SetGroupVersionKind(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1",
 				Kind: kind})

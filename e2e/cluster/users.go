@@ -44,6 +44,9 @@ const OLMUserName = "system:serviceaccount:" + OLMNamespace + ":" + olmServiceAc
 // OpgateUserName is the user name of Opgate.
 const OpgateUserName = "system:serviceaccount:" + OpgateNamespace + ":" + opgateServiceAccount
 
+// InPlaceOfOpgate makes an admin write what Opgate alone writes: requests of Opgate itself are compared with its rights.
+var InPlaceOfOpgate = rest.ImpersonationConfig{UserName: OpgateUserName, Groups: []string{"system:masters"}}
+
 // tokenLifetime is that of service account tokens: as long as that of the client certificates that envtest makes.
 const tokenLifetime = 7 * 24 * time.Hour
 

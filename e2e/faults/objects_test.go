@@ -48,7 +48,11 @@ func merge(ctx context.Context, to dynamic.ResourceInterface, name, format strin
 // lease changes the Lease of the loop.
 func (p *play) lease(ctx context.Context, args []string) error {
 	const name = "opgate-loop"
-	lease := p.of(leases, cluster.OpgateNamespace)
+	opgate, err := p.InPlaceOfOpgate()
+	if err != nil {
+		return err
+	}
+	lease := opgate.Resource(leases).Namespace(cluster.OpgateNamespace)
 	const format = `{"spec":{"holderIdentity":%q,"leaseDurationSeconds":%d,"renewTime":%q}}`
 	set := func(holder string, seconds int, renewed time.Time) error {
 		return merge(ctx, lease, name, format, holder, seconds, renewed.UTC().Format(metav1.RFC3339Micro))

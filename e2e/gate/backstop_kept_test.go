@@ -33,7 +33,8 @@ const backstopLag = 10 * time.Second
 var backstopObjects = []string{"mutatingadmissionpolicies/opgate-backstop",
 	"mutatingadmissionpolicybindings/opgate-backstop",
 	"validatingadmissionpolicies/opgate-backstop", "validatingadmissionpolicybindings/opgate-backstop",
-	"validatingadmissionpolicies/opgate-unpacked", "validatingadmissionpolicybindings/opgate-unpacked"}
+	"validatingadmissionpolicies/opgate-unpacked", "validatingadmissionpolicybindings/opgate-unpacked",
+	"validatingadmissionpolicies/opgate-evidence", "validatingadmissionpolicybindings/opgate-evidence"}
 
 // deletionObjects are those that exist while a policy restricts deletions.
 var deletionObjects = []string{"validatingadmissionpolicies/opgate-deletion",

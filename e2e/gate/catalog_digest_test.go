@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +28,7 @@ kind: CatalogSource
 metadata: {name: %s, namespace: olm}
 spec: {sourceType: grpc, image: "registry.example/catalog:latest"}
 `, harness.GoodCatalog))
+	e.Put(t, harness.CatalogService("olm", harness.GoodCatalog))
 	pod := e.Put(t, catalogPod("serving", reviewedDigest))
 	accepted := func(digests string) *unstructured.Unstructured {
 		u := harness.Object("{apiVersion: operators.coreos.com/v1, kind: Constraint, metadata: {name: %s}}", namespace)
@@ -70,6 +72,64 @@ spec: {sourceType: grpc, image: "registry.example/catalog:latest"}
 	}
 	harness.WantRefused(t, e.Cluster, cluster.Admin, "", plan("install-ended"), "is held by Constraint "+namespace,
 		"no pod that runs")
+}
+
+// TestH1CatalogService: the pods of a catalog run an image that is accepted, and OLM connects to others, by a second
+// CatalogSource with the same Service or by another selector or port of the Service (attack h1).
+func TestH1CatalogService(t *testing.T) {
+	e := harness.Shared(t)
+	namespace := e.NewNamespace(t)
+	const source = "{apiVersion: operators.coreos.com/v1alpha1, kind: CatalogSource, metadata: {name: %s, namespace: olm}, " +
+		`spec: {sourceType: grpc, image: "registry.example/catalog:latest"}}`
+	e.Put(t, harness.Object(source, harness.GoodCatalog))
+	e.Put(t, catalogPod("serving", reviewedDigest))
+	constraint := harness.Object("{apiVersion: operators.coreos.com/v1, kind: Constraint, metadata: {name: %s}}", namespace)
+	constraint.Object["spec"] = map[string]any{"constraints": `[{"type":"olm.constraint","value":{"rule":"namespaceObject.metadata.name != '` +
+		namespace + `' || catalog.digest == '` + reviewedDigest + `'"}}]`}
+	e.Put(t, constraint)
+	e.Put(t, harness.InstallPlan(namespace, "install-1", harness.AllowedVersion))
+	approve := []string{"patch", "installplan", "-n", namespace, "install-1", "--type=merge", "--dry-run=server", "--patch",
+		`{"spec":{"approved":true}}`}
+	wantHeld := func(t *testing.T) {
+		t.Helper()
+		e.Sync(t)
+		harness.WantRefused(t, e.Cluster, cluster.Admin, "", approve, "is held by Constraint "+namespace,
+			"a Service that does not lead to them alone")
+	}
+	wantAllowed := func(t *testing.T) {
+		t.Helper()
+		e.Sync(t)
+		harness.Kubectl(t, e.Cluster, cluster.Tenant, "", approve...)
+	}
+	wantHeld(t) // OLM has made no Service yet
+	service := e.Put(t, harness.CatalogService("olm", harness.GoodCatalog))
+	wantAllowed(t)
+
+	t.Run("another catalog has the Service", func(t *testing.T) {
+		other := e.Put(t, harness.Object(source, strings.ReplaceAll(harness.GoodCatalog, "-", ".")))
+		wantHeld(t)
+		e.Remove(t, other)
+		wantAllowed(t)
+	})
+	for what, patch := range map[string][2]string{
+		"it selects other pods": {`{"selector":{"olm.catalogSource":null,"olm.managed":null,"app":"evil"}}`,
+			`{"selector":{"olm.catalogSource":"` + harness.GoodCatalog + `","olm.managed":"true","app":null}}`},
+		"it selects none":            {`{"selector":null}`, `{"selector":{"olm.catalogSource":"` + harness.GoodCatalog + `","olm.managed":"true"}}`},
+		"it leads to another port":   {`{"ports":[{"port":50051,"targetPort":50052}]}`, `{"ports":[{"port":50051,"targetPort":50051}]}`},
+		"it is a name of DNS":        {`{"type":"ExternalName","externalName":"evil.example"}`, `{"type":"ClusterIP","externalName":null}`},
+		"it has another port beside": {`{"ports":[{"name":"a","port":50051},{"name":"b","port":50052}]}`, `{"ports":[{"port":50051,"targetPort":50051}]}`},
+	} {
+		t.Run(what, func(t *testing.T) {
+			e.Patch(t, cluster.Admin, service, `{"spec":`+patch[0]+`}`)
+			wantHeld(t)
+			e.Patch(t, cluster.Admin, service, `{"spec":`+patch[1]+`}`)
+			wantAllowed(t)
+		})
+	}
+	t.Run("it is not OLM's", func(t *testing.T) {
+		e.Patch(t, cluster.Admin, service, `{"metadata":{"labels":{"olm.service-spec-hash":null}}}`)
+		wantHeld(t)
+	})
 }
 
 // catalogPod is a pod of the catalog, as a node reports it.

@@ -122,6 +122,14 @@ func setUp(t *testing.T, e *harness.Env, scenarios []*scenario.Scenario) {
 		before, policies, written = append(before, s.Cluster...), append(policies, s.Policies...),
 			append(written, targetOf(t, s))
 	}
+	for _, u := range slices.Clone(before) { // what OLM makes of it
+		service := harness.CatalogService(u.GetNamespace(), u.GetName())
+		if u.GetKind() == "CatalogSource" && !slices.ContainsFunc(before, func(o *unstructured.Unstructured) bool {
+			return o.GetKind() == "Service" && o.GetNamespace() == service.GetNamespace() && o.GetName() == service.GetName()
+		}) {
+			before = append(before, service)
+		}
+	}
 	existing := slices.Concat(before, policies)
 	e.EnsureNamespaces(t, slices.Concat(existing, written))
 	isNamespace := func(u *unstructured.Unstructured) bool { return u.GetKind() == "Namespace" }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/internal/kept"
 	"github.com/opgate/opgate/rules/backstop"
 )
 
@@ -102,6 +103,12 @@ func TestStaticPolicies(t *testing.T) {
 		}
 	}
 
+	for _, u := range []string{
+		"{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: " + kept.LoopLease + ", namespace: %s}}",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: " + kept.CA + ", namespace: %s}}",
+	} {
+		e.Put(t, harness.Object(u, cluster.OpgateNamespace))
+	}
 	static.Write(t, e, harness.AsJSON(t, policy))
 	static.WaitInForce(t, e, true)
 
@@ -197,6 +204,27 @@ func TestStaticPolicies(t *testing.T) {
 		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "clusterrole", "other", "--verb=get",
 			"--resource=pods")
 		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "delete", "clusterrole", "other")
+	})
+	t.Run("b4: what Opgate records is its own", func(t *testing.T) {
+		in := []string{"-n", cluster.OpgateNamespace}
+		masters := func(user string, args ...string) []string {
+			return append(append(args, in...), "--as", user, "--as-group", "system:masters")
+		}
+		for _, args := range [][]string{
+			{"create", "configmap", kept.Catalogs},
+			{"patch", "lease", kept.LoopLease, "--type=merge", "-p", `{"spec":{"holderIdentity":"b4"}}`},
+			{"delete", "lease", kept.LoopLease},
+			{"delete", "configmap", kept.CA},
+		} {
+			harness.WantRefused(t, e.Cluster, cluster.Admin, "", append(slices.Clone(args), in...), harness.HeldEvidence,
+				"for its deletion "+harness.Maintainer)
+			if args[0] != "delete" {
+				harness.WantRefused(t, e.Cluster, cluster.Admin, "", masters(harness.Maintainer, args...), harness.HeldEvidence)
+			}
+		}
+		harness.Kubectl(t, e.Cluster, cluster.Admin, "", append([]string{"create", "configmap", "kube-root-ca.crt"}, in...)...)
+		harness.Kubectl(t, e.Cluster, cluster.Admin, "", masters(cluster.OpgateUserName, "create", "configmap", kept.Catalogs)...)
+		harness.Kubectl(t, e.Cluster, cluster.Admin, "", masters(harness.Maintainer, "delete", "configmap", kept.Catalogs)...)
 	})
 	t.Run("the rules hold from the files", func(t *testing.T) {
 		harness.WantRefused(t, e.Cluster, cluster.Admin, "",

@@ -94,6 +94,16 @@ func Named(kind, namespace, name string) *unstructured.Unstructured {
 	return u
 }
 
+// CatalogService is the Service that OLM makes for a CatalogSource.
+func CatalogService(namespace, name string) *unstructured.Unstructured {
+	return Object(`
+apiVersion: v1
+kind: Service
+metadata: {name: %[3]s, namespace: %[1]s, labels: {olm.managed: "true", olm.service-spec-hash: "1"}}
+spec: {selector: {olm.catalogSource: %[2]s, olm.managed: "true"}, ports: [{name: grpc, port: 50051, targetPort: 50051}]}
+`, namespace, name, strings.ReplaceAll(name, ".", "-"))
+}
+
 // OperatorPolicy allows one version of etcd from one catalog in a namespace, and has the namespace's name.
 func OperatorPolicy(namespace string) *unstructured.Unstructured {
 	return Object(`

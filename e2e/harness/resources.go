@@ -51,6 +51,7 @@ var (
 		"ClusterServiceVersion":    OLMVersion.WithResource("clusterserviceversions"),
 		"CatalogSource":            OLMVersion.WithResource("catalogsources"),
 		"Pod":                      {Version: "v1", Resource: "pods"},
+		"Service":                  {Version: "v1", Resource: "services"},
 		"CustomResourceDefinition": DefinitionResource,
 		"OperatorGroup":            OperatorGroups,
 		"OperatorCondition":        OperatorConditions,
@@ -60,6 +61,7 @@ var (
 		"PolicySet":                policySets,
 		"Namespace":                namespaces,
 		"ConfigMap":                {Version: "v1", Resource: "configmaps"},
+		"Lease":                    {Group: "coordination.k8s.io", Version: "v1", Resource: "leases"},
 		"ClusterExtension":         extensions.WithResource("clusterextensions"),
 		"ClusterCatalog":           extensions.WithResource("clustercatalogs"),
 	}

@@ -46,13 +46,13 @@ func repeated(ctx context.Context, u *unstructured.Unstructured, write func() er
 }
 
 // Create creates an object and then writes its status, if it has one, as the user who writes them on a real cluster:
-// OLM writes plans, ClusterServiceVersions and every status, Opgate virtual operators, an admin the rest.
+// OLM writes plans, ClusterServiceVersions and every status, Opgate virtual operators and its records, an admin the rest.
 func (e *Env) Create(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	author := e.Clients[cluster.Admin]
 	switch kind := u.GetKind(); {
-	case u.GetLabels()[rules.VirtualOperatorLabel] != "":
+	case u.GetLabels()[rules.VirtualOperatorLabel] != "", (kind == "ConfigMap" || kind == "Lease") && u.GetNamespace() == cluster.OpgateNamespace:
 		var err error
-		if author, err = e.inPlaceOfOpgate(); err != nil {
+		if author, err = e.InPlaceOfOpgate(); err != nil {
 			return nil, err
 		}
 	case kind == "InstallPlan", kind == "ClusterServiceVersion":
@@ -78,13 +78,13 @@ func (e *Env) Create(ctx context.Context, u *unstructured.Unstructured) (*unstru
 	return stored, nil
 }
 
-// inPlaceOfOpgate is an admin who acts as Opgate: requests of Opgate itself are compared with its rights.
-func (e *Env) inPlaceOfOpgate() (*Client, error) {
+// InPlaceOfOpgate is an admin who acts as Opgate.
+func (e *Env) InPlaceOfOpgate() (*Client, error) {
 	config, err := e.RESTConfig(cluster.Admin)
 	if err != nil {
 		return nil, err
 	}
-	config.Impersonate.UserName = cluster.OpgateUserName
+	config.Impersonate = cluster.InPlaceOfOpgate
 	objects, err := dynamic.NewForConfig(config)
 	return &Client{Interface: objects}, err
 }

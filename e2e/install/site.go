@@ -245,7 +245,7 @@ func (s *Site) WantUngated(t *testing.T, namespace string) {
 	harness.Eventually(t, "the objects of the backstop are deleted", func(context.Context) error {
 		if left := s.Admin(t, "get",
 			"validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingadmissionpolicies,mutatingadmissionpolicybindings",
-			"opgate-backstop", "opgate-unpacked", "opgate-deletion", "--ignore-not-found", "-o", "name"); left != "" {
+			"opgate-backstop", "opgate-unpacked", "opgate-deletion", "opgate-evidence", "--ignore-not-found", "-o", "name"); left != "" {
 			return fmt.Errorf("there are %s", left)
 		}
 		return nil

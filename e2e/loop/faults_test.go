@@ -429,6 +429,7 @@ func losesLease(t *testing.T, e *harness.LoopEnv) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	config.Impersonate = cluster.InPlaceOfOpgate
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,9 @@ package loop
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,6 +64,8 @@ func agePasses(t *testing.T, e *harness.OLMEnv) {
 	e.CreateAs(t, cluster.Admin, source)
 	a.wantKept(t, second, a.wantYoung(t, "True", v3), v3)
 	a.forgedService(t, v3)
+	a.attackV4(t, v3)
+	a.attackV1(t, v3)
 }
 
 // opensAt returns the window that opens in the minute after a time, and at no other time of the day.
@@ -71,7 +75,7 @@ func opensAt(after time.Time) []any {
 }
 
 // agingCatalog is the name of the catalog in agePasses.
-const agingCatalog = "young"
+const agingCatalog = "young-hub"
 
 // aging is a policy with a minimum age, and the catalog of its own that it is about.
 type aging struct {
@@ -152,4 +156,55 @@ func (a *aging) forgedService(t *testing.T, csv string) {
 		"its status.registryService names another one")
 	a.Patch(t, cluster.Admin, source, `{"status":{"registryService":null}}`, "status")
 	wantConnected(agingCatalog)
+}
+
+// wantElsewhere wants the version to be held, since its catalog may not be read from the pods of its image.
+func (a *aging) wantElsewhere(t *testing.T, csv, why string) {
+	t.Helper()
+	a.Sync(t)
+	a.WantApprovalRefused(t, cluster.Admin, a.WaitForPlan(t, a.namespace, csv), csv, "(bundle/minimum-age)",
+		"it is not known from which image OLM reads", why)
+}
+
+// attackV4 lets the Service of the catalog lead to other pods. OLM compares its label and leaves it.
+func (a *aging) attackV4(t *testing.T, csv string) {
+	t.Helper()
+	a.WantApprovalRefused(t, cluster.Admin, a.WaitForPlan(t, a.namespace, csv), csv, "(bundle/minimum-age)",
+		"has offered it since") // the control: its Service is as OLM makes it
+	service := harness.Named("Service", a.namespace, agingCatalog)
+	a.Patch(t, cluster.Admin, service, `{"spec":{"selector":{"olm.catalogSource":null,"olm.managed":null,"app":"evil"}}}`)
+	const why = "does not lead to its pods as OLM has made it"
+	a.wantElsewhere(t, csv, why)
+	source := harness.Named("CatalogSource", a.namespace, agingCatalog)
+	a.Patch(t, cluster.Admin, source, `{"metadata":{"annotations":{"v4":"reconciled"}}}`)
+	a.wantElsewhere(t, csv, why)
+	a.Patch(t, cluster.Admin, service,
+		`{"spec":{"selector":{"olm.catalogSource":"`+agingCatalog+`","olm.managed":"true","app":null}}}`)
+	a.Sync(t)
+	a.WantApprovalRefused(t, cluster.Admin, a.WaitForPlan(t, a.namespace, csv), csv, "(bundle/minimum-age)",
+		"has offered it since")
+}
+
+// attackV1 creates a catalog for which OLM makes the Service of the other one anew.
+func (a *aging) attackV1(t *testing.T, csv string) {
+	t.Helper()
+	other := harness.Object(`
+apiVersion: operators.coreos.com/v1alpha1
+kind: CatalogSource
+metadata: {name: %s, namespace: %s}
+spec: {sourceType: grpc, image: "registry.invalid/other:latest"}
+`, strings.ReplaceAll(agingCatalog, "-", "."), a.namespace)
+	a.CreateAs(t, cluster.Admin, other)
+	a.wantElsewhere(t, csv, "another CatalogSource has the same Service")
+	a.Eventually(t, "see OLM make the Service for the other catalog", func(context.Context) error {
+		service := a.Stored(t, harness.Named("Service", a.namespace, agingCatalog))
+		if service == nil {
+			return errors.New("there is none")
+		}
+		if to, _, _ := unstructured.NestedString(service.Object, "spec", "selector", "olm.catalogSource"); to != other.GetName() {
+			return fmt.Errorf("it leads to %q", to)
+		}
+		return nil
+	})
+	a.wantElsewhere(t, csv, "another CatalogSource has the same Service")
 }

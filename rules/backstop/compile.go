@@ -13,12 +13,13 @@ import (
 	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
-// The names of the objects: of those that hold what policies say, of those on unpacked bundles, and of those on
-// deletions.
+// The names of the objects: of those that hold what policies say, of those on unpacked bundles, of those on deletions,
+// and of those on what Opgate records.
 const (
 	Name         = "opgate-backstop"
 	UnpackedName = "opgate-unpacked"
 	DeletionName = "opgate-deletion"
+	EvidenceName = "opgate-evidence"
 )
 
 // Features are what the API server supports, from its discovery.
@@ -42,8 +43,9 @@ type Input struct {
 	// OLM are the user names that OLM writes as. As for the webhooks, a name counts only if the user may also escalate
 	// ClusterRoles.
 	OLM []string
-	// Opgate is the user name that Opgate writes as; "" if it has none.
-	Opgate string
+	// Opgate is the user name that Opgate writes as; "" if it has none. Namespace is its own, of what it records.
+	// Default: that is not protected.
+	Opgate, Namespace string
 	// ApprovalMode is what to do about a wrong installPlanApproval. Default: rules.MutateApproval.
 	ApprovalMode rules.ApprovalMode
 	// ExcludedNamespaces are those that the webhook configurations exclude.
@@ -75,6 +77,10 @@ type Objects struct {
 	// Deletion is the ValidatingAdmissionPolicy on deletions; not needed if no policy and no Constraint restricts them.
 	Deletion        *admissionv1.ValidatingAdmissionPolicy
 	DeletionBinding *admissionv1.ValidatingAdmissionPolicyBinding
+	// Evidence is the ValidatingAdmissionPolicy on what Opgate records; not needed if its name or namespace is not
+	// known.
+	Evidence        *admissionv1.ValidatingAdmissionPolicy
+	EvidenceBinding *admissionv1.ValidatingAdmissionPolicyBinding
 	// Left are the OperatorPolicies, as NAMESPACE/NAME and sorted, of which something is left to the webhooks: lists
 	// that are too long, and what is more than the share of the policy's namespace, if there are very many for one
 	// namespace or in total.
@@ -99,6 +105,9 @@ func (o *Objects) All() []runtime.Object {
 	if o.Deletion != nil {
 		all = append(all, o.Deletion, o.DeletionBinding)
 	}
+	if o.Evidence != nil {
+		all = append(all, o.Evidence, o.EvidenceBinding)
+	}
 	return all
 }
 
@@ -116,6 +125,8 @@ type contents struct {
 	Actions []admissionv1.ValidationAction
 	// Deny is set if Subscriptions are refused instead of changed.
 	Deny bool
+	// MayDelete is an expression for the users who may delete what Opgate records, Kept the end of a refusal.
+	MayDelete, Kept string
 }
 
 // maxCondition is the size in bytes of the longest match condition: the compiler of CEL reads up to 100,000 characters.
@@ -147,6 +158,11 @@ func Compile(in Input) Objects {
 		if len(in.OLM) > 0 {
 			o.Unpacked, o.UnpackedBinding = c.validating("unpacked")
 		}
+		if in.Opgate != "" && in.Namespace != "" {
+			o.Evidence, o.EvidenceBinding = c.evidence(`authorizer.group('admissionregistration.k8s.io')`+
+				`.resource('validatingadmissionpolicies').name('`+EvidenceName+`').check('delete').allowed()`,
+				"users who may delete this ValidatingAdmissionPolicy")
+		}
 		protections, left := in.protections()
 		if o.Unprotected = left; len(protections) > 0 {
 			c.Protections = newTable("protections", "k", protections)
@@ -161,6 +177,19 @@ func Compile(in Input) Objects {
 		o.Mutating.Spec.Variables = c.Manual.variables
 	}
 	return o
+}
+
+// evidence returns the objects that keep what Opgate records. MayDelete is an expression for the users who may delete it
+// beside Opgate, and who names them, "" for none.
+func (c contents) evidence(mayDelete, who string) (
+	*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding,
+) {
+	if who != "" {
+		who = ", and for its deletion " + who
+	}
+	c.MayDelete, c.Kept = mayDelete, ": writing what Opgate decides by is not allowed: allowed is "+c.Opgate+who+
+		"; held by the API server (ValidatingAdmissionPolicy "+EvidenceName+")"
+	return c.validating("evidence")
 }
 
 // validating returns the objects of a template, with tables that it uses.

@@ -11,6 +11,8 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
+
+	"github.com/opgate/opgate/internal/kept"
 )
 
 //go:embed policies
@@ -40,12 +42,14 @@ func render(name string, data any) []runtime.Object {
 		return b.String()
 	}
 	t.Funcs(template.FuncMap{
-		"include": execute,
-		"quote":   quote,
-		"quotes":  quoteList,
-		"values":  table.values,
-		"list":    func(list ...string) []string { return list },
-		"json":    func(v any) (string, error) { raw, err := json.Marshal(v); return string(raw), err },
+		"include":    execute,
+		"quote":      quote,
+		"quotes":     quoteList,
+		"values":     table.values,
+		"list":       func(list ...string) []string { return list },
+		"configMaps": kept.ConfigMaps,
+		"leases":     kept.Leases,
+		"json":       func(v any) (string, error) { raw, err := json.Marshal(v); return string(raw), err },
 	})
 	// A part of an expression is in one line of it.
 	shared := lineBreak.ReplaceAllString(read("expressions.tmpl"), " ")

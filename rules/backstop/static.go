@@ -45,6 +45,10 @@ func CompileStatic(in StaticInput) (validating, mutating []runtime.Object) {
 		Who, Lease, Answer string
 	}{in, append([]string{in.Opgate}, in.Maintainers...), cmp.Or(strings.Join(in.Maintainers, ", "), "Opgate itself"),
 		ProbeLease, ProbeAnswer + in.Set})
+	c := contents{Input: &Input{Opgate: in.Opgate, Namespace: in.Namespace},
+		Actions: []admissionv1.ValidationAction{admissionv1.Deny}}
+	in.Compiled.Evidence, in.Compiled.EvidenceBinding = c.evidence(
+		"request.userInfo.username in "+quoteList(in.Maintainers), strings.Join(in.Maintainers, ", "))
 	for _, object := range in.Compiled.All() {
 		switch o := object.DeepCopyObject().(type) {
 		case *admissionv1.ValidatingAdmissionPolicy:

@@ -233,7 +233,7 @@ func (b *Bundle) notKnown(a Attributes) string {
 	if a == CatalogImage && b.Catalog != (olm.Catalog{}) {
 		return (&Bundle{}).notKnown(a) + " (CatalogSource " + text.Name(b.Catalog.Namespace) + "/" +
 			text.Name(b.Catalog.Name) +
-			" has no pod that runs, pods with different images, or a namespace that is not in chart value olm.catalogNamespaces)"
+			" has no pod that runs, pods with different images, a Service that does not lead to them alone, or a namespace that is not in chart value olm.catalogNamespaces)"
 	}
 	if a&Deprecation != 0 && b.Catalog != (olm.Catalog{}) && b.Package != "" {
 		return (&Bundle{}).notKnown(a) + " (the PackageManifest of package " + text.Name(b.Package) + " in catalog " +
@@ -262,7 +262,7 @@ func unknownOf(c *facts.Cluster, b *Bundle) Attributes {
 	if !ok || unknown&CatalogSource != 0 {
 		unknown |= CatalogState
 	}
-	if ok && source.ServedImage() != "" && c.Served[b.Catalog] == "" {
+	if ok && source.ServedImage() != "" && (c.Served[b.Catalog] == "" || c.Misconnected(b.Catalog) != "") {
 		unknown |= CatalogImage
 	}
 	return unknown
@@ -279,7 +279,7 @@ func differ(c, o *facts.Cluster) Attributes {
 	}) {
 		other |= CatalogState
 	}
-	if !maps.Equal(c.Served, o.Served) || !maps.Equal(c.Histories, o.Histories) {
+	if !maps.Equal(c.Served, o.Served) || !maps.Equal(c.Services, o.Services) || !maps.Equal(c.Histories, o.Histories) {
 		other |= CatalogImage
 	}
 	return other

@@ -20,10 +20,12 @@ func (c *Cluster) RunningDigest(from olm.Catalog) (digest, unknown string) {
 			": its status.registryService names another one, which OLM corrects once the field is deleted"
 	case source.ServedImage() == "":
 		return "", name + " is not served from an image, so that it has no digest"
-	case served != "":
-		return served, ""
 	case grants.MissingCatalog(from.Namespace) != "":
 		return "", "it is not known which image " + name + " runs: " + grants.MissingCatalog(from.Namespace)
+	case c.Misconnected(from) != "":
+		return "", "it is not known from which image OLM reads " + name + ": " + c.Misconnected(from)
+	case served != "":
+		return served, ""
 	case runs:
 		return "", "it is not known which image " + name + " runs: its pods run different ones, or do not say"
 	}
@@ -31,6 +33,24 @@ func (c *Cluster) RunningDigest(from olm.Catalog) (digest, unknown string) {
 		return "", "it is not known which image " + name + " runs: it has no pod that runs"
 	}
 	return digest, ""
+}
+
+// Misconnected returns why OLM may read a catalog from elsewhere than from its pods, as far as its Service shows; "" if it
+// does not. Endpoints of the Service are trusted.
+func (c *Cluster) Misconnected(from olm.Catalog) string {
+	key := from.Service()
+	service := "Service " + text.Name(key.Namespace) + "/" + text.Name(key.Name)
+	to, known := c.Services[key]
+	switch {
+	case c.sharing[key] > 1:
+		return "another CatalogSource has the same " + service
+	case !known && c.WithoutServices:
+	case !known:
+		return "its " + service + " does not exist, or is not known"
+	case to != from.Name:
+		return "its " + service + " does not lead to its pods as OLM has made it"
+	}
+	return ""
 }
 
 // CatalogName returns a catalog as used in reasons.

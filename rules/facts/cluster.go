@@ -28,7 +28,14 @@ type Cluster struct {
 	// Served are the digests of the images that the pods of CatalogSources run; "" where they differ, or one is not
 	// known.
 	Served map[olm.Catalog]string
-	// CatalogNamespaces are those in which these pods are watched; nil for all.
+	// Services are, by the Services that OLM has made, the names of the CatalogSources to whose pods they lead; "" for one
+	// that was changed. One that does not exist, or is not known yet, has none.
+	Services map[olm.Catalog]string
+	// WithoutServices is set where OLM has written nothing, as in files: a Service that has none is as OLM makes it.
+	WithoutServices bool
+	// sharing is the number of CatalogSources by Service.
+	sharing map[olm.Catalog]int
+	// CatalogNamespaces are those in which these pods and Services are watched; nil for all.
 	CatalogNamespaces []string
 	// Histories are what the images of CatalogSources changed.
 	Histories map[olm.Catalog]History
@@ -37,7 +44,10 @@ type Cluster struct {
 // AddCatalog adds a CatalogSource.
 func (c *Cluster) AddCatalog(key olm.Catalog, source *olm.CatalogSource) {
 	if c.Catalogs == nil {
-		c.Catalogs = map[olm.Catalog]*olm.CatalogSource{}
+		c.Catalogs, c.sharing = map[olm.Catalog]*olm.CatalogSource{}, map[olm.Catalog]int{}
+	}
+	if _, again := c.Catalogs[key]; !again {
+		c.sharing[key.Service()]++
 	}
 	c.Catalogs[key] = source
 }
@@ -51,6 +61,14 @@ func (c *Cluster) AddServed(key olm.Catalog, digest string) {
 		digest = "" // which of them answered OLM is not known
 	}
 	c.Served[key] = digest
+}
+
+// AddService adds a Service.
+func (c *Cluster) AddService(s *olm.CatalogService) {
+	if c.Services == nil {
+		c.Services = map[olm.Catalog]string{}
+	}
+	c.Services[s.Service] = s.Selects
 }
 
 // AddHistory adds what the images of a CatalogSource changed.

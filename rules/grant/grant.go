@@ -42,7 +42,7 @@ var all = map[Right]struct{ value, allows string }{
 // Set is which rights an installation withholds from Opgate. The zero value withholds none.
 type Set struct {
 	withheld map[Right]bool
-	// Catalogs are the namespaces in which ConfigMaps and pods of catalogs may be read; nil for all.
+	// Catalogs are the namespaces in which ConfigMaps, pods and Services of catalogs may be read; nil for all.
 	Catalogs []string
 }
 
@@ -87,7 +87,7 @@ func (g *Set) MissingCatalog(namespace string) string {
 	if g.Catalogs == nil || slices.Contains(g.Catalogs, namespace) {
 		return ""
 	}
-	return "opgate may not read ConfigMaps and Pods of catalogs in namespace " + text.Name(namespace) +
+	return "opgate may not read ConfigMaps, Pods and Services of catalogs in namespace " + text.Name(namespace) +
 		": add it to chart value " + CatalogNamespacesValue
 }
 

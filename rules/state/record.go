@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/opgate/opgate/internal/apijson"
+	"github.com/opgate/opgate/internal/kept"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/operatorpolicy"
@@ -25,16 +26,13 @@ const RecordLabel = "opgate.io/record"
 // RecordKey is the key of the record in that ConfigMap.
 const RecordKey = "record"
 
-// recordPrefix is the prefix of the names of ConfigMaps with records.
-const recordPrefix = "opgate-installed-"
-
 // RecordName returns the name of the ConfigMap, in Opgate's own namespace, with the InstallRecord of a namespace.
-func RecordName(namespace string) string { return recordPrefix + namespace }
+func RecordName(namespace string) string { return kept.Installed + namespace }
 
 // RecordedNamespace returns the namespace that a ConfigMap of this name has the record of; ok is false for another
 // ConfigMap.
 func RecordedNamespace(name string) (namespace string, ok bool) {
-	return strings.CutPrefix(name, recordPrefix)
+	return strings.CutPrefix(name, kept.Installed)
 }
 
 // InstallRecord is what OLM has installed in one namespace under a policy or a Constraint. The leader writes it where

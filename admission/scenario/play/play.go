@@ -94,7 +94,7 @@ func (c *Cluster) Snapshot() (*snapshot.Snapshot, error) {
 			return nil, err
 		}
 	}
-	builder := snapshot.Builder{Packages: c.Packages, Changes: files.Changes}
+	builder := snapshot.Builder{Packages: c.Packages, Changes: files.Changes, WithoutServices: true}
 	builder.Put(time.Time{}, kept...)
 	return builder.SetCluster(time.Time{}, c.Versions), nil
 }

@@ -71,7 +71,7 @@ func (p *process) addLeader(feed *snapshot.Feed, known *packages.Cache) error {
 	mode := backstop.Mode(p.options.Backstop)
 	if mode != backstop.Compiled && (p.options.BackgroundLoop || mode != backstop.Off) {
 		l.with(backstop.New(backstop.Options{Store: p.store, Mode: mode, OLM: p.options.OLMIdentity,
-			User:         p.user.Username,
+			User: p.user.Username, Namespace: p.options.Namespace,
 			ApprovalMode: rules.ApprovalMode(p.options.ApprovalMode), ExcludedNamespaces: p.unjudged(), Metrics: held,
 			Writes: l.writes, Events: p.events, Log: p.log.WithName("backstop"), Now: p.now}))
 	}

@@ -165,7 +165,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&o.Rights, "right", nil,
 		"right of the ServiceAccount that the installation grants, or none; repeatable (default: all)")
 	flags.StringArrayVar(&o.CatalogNamespaces, "catalog-namespace", nil,
-		"namespace in which ConfigMaps and Pods of catalogs are read; repeatable (default: all)")
+		"namespace in which ConfigMaps, Pods and Services of catalogs are read; repeatable (default: all)")
 	flags.StringVar(&o.LogLevel, "log-level", "info",
 		"debug (one line a request), info (state changes and refusals), warn or error (errors alone)")
 	flags.StringVar(&o.LogFormat, "log-format", "json", "json or console")

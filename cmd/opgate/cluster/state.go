@@ -152,11 +152,11 @@ func (in *input) finish(ctx context.Context) (*State, error) {
 func imagesOfCatalogs(s *snapshot.Snapshot) []*snapshot.Kind {
 	for ns := range s.All() {
 		if ns.JudgesByCatalogImage() {
-			return []*snapshot.Kind{snapshot.Pods, snapshot.Records}
+			return []*snapshot.Kind{snapshot.Pods, snapshot.Services, snapshot.Records}
 		}
 	}
 	if s.Constraints().Reads(constraint.CatalogImage) {
-		return []*snapshot.Kind{snapshot.Pods}
+		return []*snapshot.Kind{snapshot.Pods, snapshot.Services}
 	}
 	return nil
 }

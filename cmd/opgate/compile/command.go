@@ -107,7 +107,7 @@ func Command(now func() time.Time) *cobra.Command {
 		"with --static: user who writes certificates and CAs, as cert-manager and its cainjector do; repeatable")
 	flags.BoolVar(&o.static.keepPolicies, "keep-policies", false,
 		"with --static: OperatorPolicies, Constraints, Policies and PolicySets are changed and deleted by maintainers alone")
-	flags.StringVar(&o.static.namespace, "opgate-namespace", "opgate-system", "with --static: namespace of Opgate")
+	flags.StringVar(&o.static.namespace, "opgate-namespace", "opgate-system", "namespace of Opgate")
 	flags.StringVar(&o.static.nodeDir, "node-dir", "/etc/kubernetes/opgate",
 		"with --static: where the files will be on control plane nodes")
 	flags.StringVar(&o.static.configuration, "admission-config", "",
@@ -118,7 +118,7 @@ func Command(now func() time.Time) *cobra.Command {
 
 func (o *options) validate() error {
 	if err := cmp.Or(self.CheckFiles(o.files),
-		self.CheckNamespaces(append([]string{o.namespace}, o.excludedNamespaces...)...)); err != nil {
+		self.CheckNamespaces(append([]string{o.namespace, o.static.namespace}, o.excludedNamespaces...)...)); err != nil {
 		return err
 	}
 	if err := o.static.validate(o.identity); err != nil {
@@ -166,7 +166,7 @@ func (o *options) run(now time.Time, stdin io.Reader, stdout, stderr io.Writer) 
 		}
 		objects = backstop.Compile(backstop.Input{
 			Policies: policies, Constraints: cluster.Constraints().Definitions(), Operators: operators,
-			OLM: []string{o.olmIdentity}, Opgate: o.identity,
+			OLM: []string{o.olmIdentity}, Opgate: o.identity, Namespace: o.static.namespace,
 			ApprovalMode:       rules.ApprovalMode(o.approvalMode),
 			ExcludedNamespaces: o.excludedNamespaces, Audit: o.audit, Now: now,
 			Features: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: o.mutating,

@@ -158,7 +158,7 @@ func (u *Unit) Package(pkg string, source olm.Catalog) *catalog.Package {
 // Snapshot returns the state of a cluster that holds nothing but the unit. No policy waits for another one there: what
 // the statuses of Policies would show is not known.
 func (u *Unit) Snapshot(versions facts.Cluster) *snapshot.Snapshot {
-	b := snapshot.Builder{Unsuspended: true, Changes: u.files.Changes,
+	b := snapshot.Builder{Unsuspended: true, WithoutServices: true, Changes: u.files.Changes,
 		Packages: func(pkg, _ string, source olm.Catalog) *catalog.Package { return u.Package(pkg, source) }}
 	b.SetCluster(time.Time{}, versions)
 	return b.Put(time.Time{}, u.Stored()...)
