@@ -16,6 +16,7 @@ import (
 
 	"github.com/opgate/opgate/admission/scenario"
 	"github.com/opgate/opgate/internal/inflight"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
@@ -201,7 +202,7 @@ func TestMatchConditionsSkipOnlyWhatPasses(t *testing.T) {
 		existing := slices.Concat(s.Cluster, s.Policies)
 		gate := newGate(t, storeOf(t, existing...), overrideBy{})
 		for _, old := range existing {
-			if old.GetKind() == "Namespace" || old.GetLabels()[rules.VirtualOperatorLabel] != "" {
+			if old.GetKind() == "Namespace" || old.GetLabels()[metakey.VirtualOperator] != "" {
 				continue // the first are not judged, the second are judged whatever is written of them
 			}
 			object := old.DeepCopy()

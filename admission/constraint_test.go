@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/internal/metakey"
 )
 
 // TestIdentity: only Opgate's own user may write virtual operators; no user may while that user is not known.
@@ -16,7 +16,7 @@ func TestIdentity(t *testing.T) {
 	csv := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "operators.coreos.com/v1alpha1",
 		"kind": "ClusterServiceVersion",
 		"metadata": map[string]any{"name": "opgate-properties-hardware", "namespace": "shop",
-			"labels": map[string]any{rules.VirtualOperatorLabel: "hardware"}}}}
+			"labels": map[string]any{metakey.VirtualOperator: "hardware"}}}}
 	for name, c := range map[string]struct {
 		user, known string
 		want        bool

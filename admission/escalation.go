@@ -12,6 +12,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
@@ -57,8 +58,8 @@ func unsigned(p *policyv1.Policy) *policyv1.Policy {
 	out.Namespace, out.Name = p.Namespace, p.Name
 	if p.Annotations != nil {
 		out.Annotations = map[string]string{}
-		if mark, ok := p.Annotations[dependency.AnnotationVerified]; ok {
-			out.Annotations[dependency.AnnotationVerified] = mark
+		if mark, ok := p.Annotations[metakey.Verified]; ok {
+			out.Annotations[metakey.Verified] = mark
 		}
 	}
 	return out
@@ -115,8 +116,8 @@ func (g *Gate) validatePolicy(
 // sameMark reports whether the mark is unchanged: a user who changes or removes it needs the rights of the Policy's
 // author.
 func sameMark(a, b *policyv1.Policy) bool {
-	before, marked := a.Annotations[dependency.AnnotationVerified]
-	now, still := b.Annotations[dependency.AnnotationVerified]
+	before, marked := a.Annotations[metakey.Verified]
+	now, still := b.Annotations[metakey.Verified]
 	return before == now && marked == still
 }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules/dependency"
 )
 
@@ -319,7 +320,7 @@ func markOf(t *testing.T, object []byte) string {
 	if err := u.UnmarshalJSON(object); err != nil {
 		t.Fatal(err)
 	}
-	return u.GetAnnotations()[dependency.AnnotationVerified]
+	return u.GetAnnotations()[metakey.Verified]
 }
 
 // TestB2Mark wants the mark of a Policy to say that the rights of its author were verified, no matter who wrote what
@@ -328,7 +329,7 @@ func TestB2Mark(t *testing.T) {
 	constraint := []string{"- objectDefinition: {apiVersion: operators.coreos.com/v1, kind: Constraint, metadata: {name: open}, spec: {}}"}
 	with := func(u *unstructured.Unstructured, mark string) *unstructured.Unstructured {
 		u = u.DeepCopy()
-		u.SetAnnotations(map[string]string{dependency.AnnotationVerified: mark, "kept": "yes"})
+		u.SetAnnotations(map[string]string{metakey.Verified: mark, "kept": "yes"})
 		return u
 	}
 	bare := policy(t, constraint)

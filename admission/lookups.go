@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/verdict"
@@ -25,7 +26,7 @@ func (g *Gate) markLookups(ctx context.Context, req *request[json.RawMessage, js
 	unchanged := old != nil && rules.SameTemplates(old, op)
 	switch {
 	case verified && unchanged:
-	case unchanged && old.Annotations[dependency.AnnotationVerified] == op.Annotations[dependency.AnnotationVerified]:
+	case unchanged && old.Annotations[metakey.Verified] == op.Annotations[metakey.Verified]:
 		return nil // a controller that touches all objects does not answer for what others have written
 	case req.authenticated && g.byOpgate(&req.User):
 		if !verified && (old == nil && req.update() || old != nil && (unchanged || len(rules.Lookups(old)) > 0)) {
@@ -69,7 +70,7 @@ func (g *Gate) judgeLookups(ctx context.Context, req *request[json.RawMessage, j
 		return
 	}
 	if old != nil && rules.SameTemplates(old, op) &&
-		old.Annotations[dependency.AnnotationVerified] == op.Annotations[dependency.AnnotationVerified] {
+		old.Annotations[metakey.Verified] == op.Annotations[metakey.Verified] {
 		return
 	}
 	if len(lookups) > rules.MaxLookups {

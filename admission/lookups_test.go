@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/dependency"
 )
 
 // lookingUp returns an OperatorPolicy with these versions.
@@ -45,7 +45,7 @@ func lookupMark(t *testing.T, u *unstructured.Unstructured) string {
 
 func withMark(u *unstructured.Unstructured, mark string) *unstructured.Unstructured {
 	u = u.DeepCopy()
-	u.SetAnnotations(map[string]string{dependency.AnnotationVerified: mark, "kept": "yes"})
+	u.SetAnnotations(map[string]string{metakey.Verified: mark, "kept": "yes"})
 	return u
 }
 

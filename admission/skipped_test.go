@@ -25,10 +25,8 @@ import (
 	"github.com/opgate/opgate/admission/scenario"
 	"github.com/opgate/opgate/admission/scenario/play"
 	"github.com/opgate/opgate/internal/cases"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/dependency"
-	"github.com/opgate/opgate/rules/evidence"
 )
 
 // callers decides with the API server's own code which webhooks are called.
@@ -121,13 +119,13 @@ var edits = []func(r *rand.Rand, o *unstructured.Unstructured){
 	func(_ *rand.Rand, _ *unstructured.Unstructured) {},
 	func(r *rand.Rand, o *unstructured.Unstructured) {
 		put(o, pick(r, "", "x", "shop"), "metadata", "labels",
-			pick(r, "a", "olm.copiedFrom", rules.VirtualOperatorLabel, "olm.managed", "operators.coreos.com/etcd.shop"))
+			pick(r, "a", "olm.copiedFrom", metakey.VirtualOperator, "olm.managed", "operators.coreos.com/etcd.shop"))
 	},
 	func(r *rand.Rand, o *unstructured.Unstructured) {
 		put(o, pick(r, "", "x", "{}", "true"), "metadata", "annotations",
-			pick(r, "a", evidence.OverrideReasonAnnotation, "opgate.io/consent", "opgate.io/consent-by",
-				evidence.ConsentExpiresAnnotation, evidence.OverrideExpiresAnnotation,
-				"operatorframework.io/properties", "olm.properties", "olm.operatorGroup", dependency.AnnotationVerified,
+			pick(r, "a", metakey.OverrideReason, "opgate.io/consent", "opgate.io/consent-by",
+				metakey.ConsentExpires, metakey.OverrideExpires,
+				"operatorframework.io/properties", "olm.properties", "olm.operatorGroup", metakey.Verified,
 				"opgate.io/requested-approval"))
 	},
 	func(_ *rand.Rand, o *unstructured.Unstructured) {
@@ -198,7 +196,7 @@ func TestSkippedWritesPass(t *testing.T) {
 				}
 				if w.user == olmUser && w.old == nil && w.object.GetKind() == olm.KindClusterServiceVersion &&
 					random.IntN(2) == 0 {
-					put(w.object, "elsewhere", "metadata", "labels", olm.CopiedFromLabel)
+					put(w.object, "elsewhere", "metadata", "labels", metakey.CopiedFrom)
 				}
 				if w.user == olmUser && (virtual(old) || virtual(w.object)) {
 					continue // OLM updates none, and what it creates is judged: the condition does without asking
@@ -249,16 +247,16 @@ func TestEmptyCopyLabel(t *testing.T) {
 		"kind":     "ClusterServiceVersion",
 		"metadata": map[string]any{"name": "etcdoperator.v0.9.4", "namespace": "shop"}}}
 	for from, want := range map[string]bool{"": true, "elsewhere": false} {
-		csv.SetLabels(map[string]string{olm.CopiedFromLabel: from})
+		csv.SetLabels(map[string]string{metakey.CopiedFrom: from})
 		called, _ := newCallers(t).called(t, edited{user: olmUser, object: csv})
 		if got := slices.Contains(called, PathValidateCSVs); got != want {
-			t.Errorf("label %s=%q: the gate is asked %t, want %t", olm.CopiedFromLabel, from, got, want)
+			t.Errorf("label %s=%q: the gate is asked %t, want %t", metakey.CopiedFrom, from, got, want)
 		}
 	}
 }
 
 func virtual(u *unstructured.Unstructured) bool {
-	_, ok := u.GetLabels()[rules.VirtualOperatorLabel]
+	_, ok := u.GetLabels()[metakey.VirtualOperator]
 	return ok
 }
 

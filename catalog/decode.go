@@ -3,6 +3,7 @@ package catalog
 import (
 	"cmp"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 )
 
@@ -15,9 +16,6 @@ const (
 	maxVersions = 10_000
 	maxText     = 4 << 10
 )
-
-// suggestedNamespace is the annotation with the namespace that an operator's author recommends.
-const suggestedNamespace = "operatorframework.io/suggested-namespace"
 
 // Decode decodes a PackageManifest. Fields that are missing, of another type or too long are ignored. It returns nil if
 // the object does not name a package and its catalog.
@@ -41,7 +39,7 @@ func Decode(object map[string]any) *Package {
 		}
 		head := child(channel, "currentCSVDesc")
 		c.MinKubeVersion = name(head, "minKubeVersion")
-		c.SuggestedNamespace = name(child(head, "annotations"), suggestedNamespace)
+		c.SuggestedNamespace = name(child(head, "annotations"), metakey.SuggestedNamespace)
 		for _, mode := range objects(head, "installModes", 16) {
 			kind := name(mode, "type")
 			if kind == "" {

@@ -10,6 +10,7 @@ import (
 	"github.com/blang/semver/v4"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 )
@@ -46,9 +47,6 @@ type PackageHeads struct {
 
 // Heads are the newest versions of all packages of a catalog, by package.
 type Heads map[string]PackageHeads
-
-// architectureLabel is the beginning of the labels of a PackageManifest that name an architecture.
-const architectureLabel = "operatorframework.io/arch."
 
 // DecodeHeads returns the name and the newest versions of a package from the JSON of its PackageManifest. The name is
 // "" if it is not of the catalog. What is too long or of another type is left out.
@@ -92,7 +90,7 @@ func DecodeHeads(raw []byte, of olm.Catalog) (name string, heads PackageHeads) {
 			MaxOpenShift: maxOpenShift(c.Desc.Annotations)}
 	}
 	for label, value := range manifest.Metadata.Labels {
-		if architecture, ok := strings.CutPrefix(label, architectureLabel); ok && value == "supported" &&
+		if architecture, ok := strings.CutPrefix(label, metakey.ArchitecturePrefix); ok && value == "supported" &&
 			len(heads.Architectures) < maxHeads {
 			heads.Architectures = append(heads.Architectures, architecture)
 		}
@@ -103,7 +101,7 @@ func DecodeHeads(raw []byte, of olm.Catalog) (name string, heads PackageHeads) {
 
 // maxOpenShift returns the property olm.maxOpenShiftVersion in annotation olm.properties of a ClusterServiceVersion.
 func maxOpenShift(annotations map[string]string) string {
-	written := annotations["olm.properties"]
+	written := annotations[metakey.AuthorProperties]
 	if len(written) > maxText {
 		return ""
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/admission/webhooks"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -23,8 +24,6 @@ const (
 	// bundleManager is the field manager of the caBundles and the Secret, ownerManager that of the owner references.
 	bundleManager = "opgate-certs"
 	ownerManager  = "opgate-owner"
-	// injected is the annotation by which cert-manager writes the caBundles of an object.
-	injected = "cert-manager.io/inject-ca-from"
 )
 
 // registration is an object through which the API server calls us. It belongs to the release: neither it nor its
@@ -115,7 +114,7 @@ func (r *registration) callers() []caller {
 // outdated reports whether a caBundle differs from the desired one. Where the annotation makes cert-manager write them,
 // it adds its CA to the existing ones, so that CAs overlap when the source of certificates changes.
 func (r *registration) outdated(bundle []byte) bool {
-	if current := r.Get(); current == nil || current.GetAnnotations()[injected] != "" {
+	if current := r.Get(); current == nil || current.GetAnnotations()[metakey.InjectedCA] != "" {
 		return false
 	}
 	for _, c := range r.callers() {

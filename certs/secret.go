@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/opgate/opgate/internal/kept"
+	"github.com/opgate/opgate/internal/metakey"
 )
 
 // secretName is the name of the Secret in which the replicas share a CA.
@@ -32,23 +33,12 @@ const (
 	keyBundle     = "ca.crt" // several certificates
 )
 
-const (
-	// annotationRotate requests a rotation when its value changes; annotationRotated is the last value that was
-	// processed.
-	annotationRotate  = "opgate.io/rotate-ca"
-	annotationRotated = "opgate.io/rotated-ca"
-	// annotationPublished is since when all caBundles contain the next CA, in RFC 3339.
-	annotationPublished = "opgate.io/next-ca-published"
-	// annotationRetire is when certificates are removed from the bundle: a JSON object of times by fingerprint.
-	annotationRetire = "opgate.io/ca-retire"
-)
-
 // decode reads a Secret. What cannot be read is omitted and listed in problems. It returns nil for no Secret.
 func decode(secret *corev1.Secret) *state {
 	if secret == nil {
 		return nil
 	}
-	s := &state{requested: secret.Annotations[annotationRotate], acted: secret.Annotations[annotationRotated]}
+	s := &state{requested: secret.Annotations[metakey.RotateCA], acted: secret.Annotations[metakey.RotatedCA]}
 	problem := func(what string, err error) {
 		if err != nil {
 			s.problems = append(s.problems, fmt.Sprintf("%s: %v", what, err))
@@ -62,9 +52,9 @@ func decode(secret *corev1.Secret) *state {
 		s.acted = "" // the rotation has to start again
 	}
 	retire := map[string]time.Time{}
-	if text := secret.Annotations[annotationRetire]; text != "" {
+	if text := secret.Annotations[metakey.CARetire]; text != "" {
 		if err := json.Unmarshal([]byte(text), &retire); err != nil {
-			problem(annotationRetire, errors.New("it is not a JSON object of times"))
+			problem(metakey.CARetire, errors.New("it is not a JSON object of times"))
 			retire = nil
 		}
 	}
@@ -73,9 +63,9 @@ func decode(secret *corev1.Secret) *state {
 	for _, c := range certs {
 		s.add(anchor{cert: c, retire: retire[fingerprint(c)]})
 	}
-	if text := secret.Annotations[annotationPublished]; text != "" {
+	if text := secret.Annotations[metakey.NextCAPublished]; text != "" {
 		s.published, err = time.Parse(time.RFC3339Nano, text)
-		problem(annotationPublished, err)
+		problem(metakey.NextCAPublished, err)
 	}
 	return s
 }
@@ -166,16 +156,16 @@ func encode(s *state, namespace string, current *corev1.Secret) (secret *corev1.
 			retire[fingerprint(a.cert)] = a.retire.UTC().Truncate(time.Second)
 		}
 	}
-	annotations := map[string]string{annotationRotate: s.requested, annotationRotated: s.acted}
+	annotations := map[string]string{metakey.RotateCA: s.requested, metakey.RotatedCA: s.acted}
 	if len(retire) > 0 {
 		text, err := json.Marshal(retire)
 		if err != nil {
 			return nil, false, fmt.Errorf("encode when certificates retire: %w", err)
 		}
-		annotations[annotationRetire] = string(text)
+		annotations[metakey.CARetire] = string(text)
 	}
 	if !s.published.IsZero() {
-		annotations[annotationPublished] = s.published.UTC().Format(time.RFC3339Nano)
+		annotations[metakey.NextCAPublished] = s.published.UTC().Format(time.RFC3339Nano)
 	}
 
 	if current == nil {
@@ -194,7 +184,7 @@ func encode(s *state, namespace string, current *corev1.Secret) (secret *corev1.
 			secret.Data[key] = data[key]
 		}
 	}
-	for _, key := range []string{annotationRotate, annotationRotated, annotationPublished, annotationRetire} {
+	for _, key := range []string{metakey.RotateCA, metakey.RotatedCA, metakey.NextCAPublished, metakey.CARetire} {
 		if delete(secret.Annotations, key); annotations[key] != "" {
 			secret.Annotations[key] = annotations[key]
 		}

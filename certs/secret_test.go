@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/opgate/opgate/internal/metakey"
 )
 
 // TestSecretKeepsAState writes and reads everything that a state has.
@@ -73,10 +75,10 @@ func TestSecretProblems(t *testing.T) {
 			s.Data[keyBundle] = append(s.Data[keyNextKey],
 				s.Data[keyBundle]...)
 		}, "ca.crt", true},
-		"an instant that is none": {func(s *corev1.Secret) { s.Annotations[annotationPublished] = "SECRET" },
-			annotationPublished, true},
-		"times that are none": {func(s *corev1.Secret) { s.Annotations[annotationRetire] = `{"SECRET":7}` },
-			annotationRetire, true},
+		"an instant that is none": {func(s *corev1.Secret) { s.Annotations[metakey.NextCAPublished] = "SECRET" },
+			metakey.NextCAPublished, true},
+		"times that are none": {func(s *corev1.Secret) { s.Annotations[metakey.CARetire] = `{"SECRET":7}` },
+			metakey.CARetire, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			secret := base.DeepCopy()
@@ -107,8 +109,8 @@ func FuzzSecret(f *testing.F) {
 		`{"aa":"9999-12-31T23:59:59Z"}`)
 	f.Fuzz(func(t *testing.T, cert, key, bundle, nextCert, nextKey []byte, requested, acted, published, retire string) {
 		secret := &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{annotationRotate: requested,
-				annotationRotated: acted, annotationPublished: published, annotationRetire: retire}},
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{metakey.RotateCA: requested,
+				metakey.RotatedCA: acted, metakey.NextCAPublished: published, metakey.CARetire: retire}},
 			Data: map[string][]byte{keySignerCert: cert, keySignerKey: key, keyBundle: bundle,
 				keyNextCert: nextCert, keyNextKey: nextKey},
 		}

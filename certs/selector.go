@@ -5,10 +5,9 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-)
 
-// namespaceName is the label by which webhooks exclude namespaces: the API server sets it, and it cannot be changed.
-const namespaceName = "kubernetes.io/metadata.name"
+	"github.com/opgate/opgate/internal/metakey"
+)
 
 // foreignSelectors returns the entries whose namespaceSelector goes by other labels than the name, with these labels,
 // sorted. Manifests have no such selectors: a controller has added them, as AKS does. Who may set these labels exempts
@@ -28,7 +27,7 @@ func foreignSelectors(u *unstructured.Unstructured) []string {
 		expressions, _ := selector["matchExpressions"].([]any)
 		for _, x := range expressions {
 			expression, _ := x.(map[string]any)
-			if label, _ := expression["key"].(string); label != namespaceName {
+			if label, _ := expression["key"].(string); label != metakey.NamespaceName {
 				found = append(found, fmt.Sprintf("%v: %s", entry["name"], label))
 			}
 		}

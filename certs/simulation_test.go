@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/opgate/opgate/internal/cases"
+	"github.com/opgate/opgate/internal/metakey"
 )
 
 // simulation is a cluster with a simulated clock. The Secret and the caBundles are those that the code writes; replicas
@@ -260,7 +261,7 @@ var happenings = []func(w *simulation){
 	},
 	func(w *simulation) {
 		w.edit("asks for a rotation",
-			func(s *corev1.Secret) { s.Annotations[annotationRotate] = fmt.Sprint(len(w.secrets)) })
+			func(s *corev1.Secret) { s.Annotations[metakey.RotateCA] = fmt.Sprint(len(w.secrets)) })
 	},
 	func(w *simulation) {
 		w.logf("user: deletes the Secret")
@@ -271,7 +272,7 @@ var happenings = []func(w *simulation){
 		w.edit("garbage in "+key, func(s *corev1.Secret) { s.Data[key] = []byte("garbage") })
 	},
 	func(w *simulation) {
-		key := []string{annotationPublished, annotationRetire, annotationRotated}[w.schedule(3)]
+		key := []string{metakey.NextCAPublished, metakey.CARetire, metakey.RotatedCA}[w.schedule(3)]
 		w.edit("garbage in "+key, func(s *corev1.Secret) { s.Annotations[key] = "garbage" })
 	},
 	func(w *simulation) {
@@ -380,7 +381,7 @@ func TestG21OneRotation(t *testing.T) {
 	w.writeAll()
 	w.pass(usual.Overlap, true)
 	first := decode(w.stored()).signer
-	w.edit("asks for a rotation", func(s *corev1.Secret) { s.Annotations[annotationRotate] = "now" })
+	w.edit("asks for a rotation", func(s *corev1.Secret) { s.Annotations[metakey.RotateCA] = "now" })
 
 	w.step()
 	s := decode(w.stored())

@@ -3,8 +3,7 @@ package conversion
 import (
 	"maps"
 
-	corev1 "k8s.io/api/core/v1"
-
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
@@ -65,7 +64,7 @@ func splitApproval(spec map[string]any, dialect operatorpolicy.Dialect) (shown s
 func appliedBoth(object map[string]any, upgrade, install any) bool {
 	metadata := child(object, "metadata")
 	var document map[string]any
-	if decode([]byte(text(child(metadata, "annotations")[corev1.LastAppliedConfigAnnotation])), &document) == nil {
+	if decode([]byte(text(child(metadata, "annotations")[metakey.LastApplied])), &document) == nil {
 		spec := child(document, fieldSpec)
 		if spec[fieldUpgradeApproval] == upgrade && child(spec, fieldSubscription)[fieldInstallPlanApproval] ==
 			install {

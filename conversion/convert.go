@@ -8,6 +8,7 @@ import (
 
 	kjson "sigs.k8s.io/json"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
@@ -179,7 +180,7 @@ func move(to, from map[string]any, field string) {
 
 // annotation returns our annotation, "" if there is none.
 func annotation(object map[string]any) string {
-	return text(child(child(object, "metadata"), "annotations")[operatorpolicy.ConversionAnnotation])
+	return text(child(child(object, "metadata"), "annotations")[metakey.Conversion])
 }
 
 // annotate sets our annotation, or removes it, and leaves no empty map.
@@ -188,9 +189,9 @@ func annotate(object map[string]any, content string) {
 	maps.Copy(metadata, child(object, "metadata"))
 	annotations := map[string]any{}
 	maps.Copy(annotations, child(metadata, "annotations"))
-	annotations[operatorpolicy.ConversionAnnotation] = content
+	annotations[metakey.Conversion] = content
 	if content == "" {
-		delete(annotations, operatorpolicy.ConversionAnnotation)
+		delete(annotations, metakey.Conversion)
 	}
 	metadata["annotations"] = annotations
 	if len(annotations) == 0 {

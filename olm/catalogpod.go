@@ -5,10 +5,6 @@ import (
 	"strings"
 )
 
-// CatalogSourceLabel is the label of the pods that serve a CatalogSource. Its value is the name of the CatalogSource,
-// in the namespace of the pod; it is empty on the pods by which OLM looks for a newer image.
-const CatalogSourceLabel = "olm.catalogSource"
-
 // The containers of such a pod: the server, and, with spec.grpcPodConfig.extractContent, the one that copies the
 // contents of the catalog's image for a server of another image (Pod in operator-lifecycle-manager
 // pkg/controller/registry/reconciler/reconciler.go).

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"maps"
 	"strings"
+
+	"github.com/opgate/opgate/internal/metakey"
 )
 
 // ServiceHashLabel is on the Services that OLM makes for CatalogSources. OLM replaces a Service without it by its own.
@@ -54,9 +56,9 @@ func DecodeCatalogService(raw []byte) (*CatalogService, error) {
 		return nil, nil //nolint:nilnil // there is neither
 	}
 	s := &CatalogService{Service: Catalog{Namespace: o.Metadata.Namespace, Name: o.Metadata.Name}}
-	name := o.Spec.Selector[CatalogSourceLabel]
+	name := o.Spec.Selector[metakey.CatalogSource]
 	if len(o.Spec.Ports) != 1 || o.Spec.Type != "" && o.Spec.Type != "ClusterIP" ||
-		!maps.Equal(o.Spec.Selector, map[string]string{CatalogSourceLabel: name, "olm.managed": "true"}) {
+		!maps.Equal(o.Spec.Selector, map[string]string{metakey.CatalogSource: name, metakey.OLMManaged: "true"}) {
 		return s, nil
 	}
 	if p := o.Spec.Ports[0]; string(p.Port) == registryPort && string(p.TargetPort) == registryPort &&

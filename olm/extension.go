@@ -21,15 +21,6 @@ type ClusterExtension struct {
 	} `json:"spec"`
 }
 
-// The annotations by which OLM v1's migration tool marks what it creates. Only users with rights to cluster-scoped
-// objects of OLM v1 can write them. MigratedFrom is on ClusterExtensions and ClusterObjectSets, with the
-// <namespace>/<name> of the Subscription that the tool deleted; PackageName is on ClusterObjectSets. Source:
-// library-olm, pkg/migration.
-const (
-	MigratedFromAnnotation = "olm.operatorframework.io/migrated-from-subscription"
-	PackageNameAnnotation  = "olm.operatorframework.io/package-name"
-)
-
 // Migrated is an operator that OLM v1 manages, or that its migration tool is handing over to it: what a
 // ClusterExtension or a ClusterObjectSet shows of it. It is comparable with ==.
 type Migrated struct {

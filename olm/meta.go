@@ -11,20 +11,8 @@ import (
 
 // Labels and annotations that OLM, or authors of bundles, set.
 const (
-	// CopiedFromLabel marks the copies of a ClusterServiceVersion that OLM creates in other namespaces.
-	CopiedFromLabel = "olm.copiedFrom"
-	// ManagedLabel, with value true, is on what OLM creates, and on what bundles bring.
-	ManagedLabel = "olm.managed"
-	// ComponentLabelPrefix is the prefix of the labels by which OLM associates objects with an operator, as
-	// <package>.<namespace>.
-	ComponentLabelPrefix = Group + "/"
 	// maxComponent is the maximum length of what follows it.
 	maxComponent = 63
-	// PropertiesAnnotation holds the properties of the bundle that a ClusterServiceVersion comes from.
-	PropertiesAnnotation = "operatorframework.io/properties"
-	// OperatorNamespaceAnnotation is the namespace of the operator that a ClusterServiceVersion, or its copy, belongs
-	// to.
-	OperatorNamespaceAnnotation = "olm.operatorNamespace"
 )
 
 // Component is <package>.<namespace> as OLM truncates it for the name of a label; empty if a part is not known.

@@ -3,18 +3,20 @@ package olm
 import (
 	"strings"
 	"testing"
+
+	"github.com/opgate/opgate/internal/metakey"
 )
 
 // TestDecodeMigrated: which objects of OLM v1 show that it manages the operator of a Subscription. Those of another
 // package, or that name a Subscription of another namespace, do not.
 func TestDecodeMigrated(t *testing.T) {
 	extension := func(annotation, namespace, source string) string {
-		return `{"metadata":{"name":"e","annotations":{"` + MigratedFromAnnotation + `":"` + annotation + `"}},
+		return `{"metadata":{"name":"e","annotations":{"` + metakey.MigratedFrom + `":"` + annotation + `"}},
 			"spec":{"namespace":"` + namespace + `","source":` + source + `}}`
 	}
 	revision := func(annotation, pkg, state string) string {
-		return `{"metadata":{"name":"e-1","annotations":{"` + MigratedFromAnnotation + `":"` + annotation + `","` +
-			PackageNameAnnotation + `":"` + pkg + `"}},"spec":{"lifecycleState":"` + state + `"}}`
+		return `{"metadata":{"name":"e-1","annotations":{"` + metakey.MigratedFrom + `":"` + annotation + `","` +
+			metakey.PackageName + `":"` + pkg + `"}},"spec":{"lifecycleState":"` + state + `"}}`
 	}
 	const etcd = `{"sourceType":"Catalog","catalog":{"packageName":"etcd"}}`
 	for _, test := range []struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/opgate/opgate/internal/apijson"
+	"github.com/opgate/opgate/internal/metakey"
 )
 
 // Step is one object that a plan will write. Status is whether OLM has written it already: it skips steps that are
@@ -119,8 +120,8 @@ type Manifest struct {
 func (m *Manifest) UnmarshalJSON(raw []byte) error {
 	*m = Manifest{text: &raw}
 	// The second half alone is found faster, since its first byte is rare.
-	if _, after, _ := strings.Cut(PropertiesAnnotation, "/"); !bytes.Contains(raw, []byte("/"+after)) ||
-		!bytes.Contains(raw, []byte(PropertiesAnnotation)) {
+	if _, after, _ := strings.Cut(metakey.Properties, "/"); !bytes.Contains(raw, []byte("/"+after)) ||
+		!bytes.Contains(raw, []byte(metakey.Properties)) {
 		return nil
 	}
 	m.Unreadable = m.read(raw) != nil // it holds the plan; the rest of the object is read nevertheless

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
@@ -27,13 +28,9 @@ const (
 	HoldUngoverned UngovernedMode = "hold"
 )
 
-// UngovernedAnnotation of a namespace sets, with approve or hold, what to do there with operators without a
-// policy.
-const UngovernedAnnotation = "opgate.io/ungoverned"
-
 // UngovernedIn returns the mode in a namespace with some annotations. An unknown value counts as HoldUngoverned.
 func UngovernedIn(annotations map[string]string, otherwise UngovernedMode) UngovernedMode {
-	return cmp.Or(UngovernedMode(annotations[UngovernedAnnotation]), otherwise)
+	return cmp.Or(UngovernedMode(annotations[metakey.Ungoverned]), otherwise)
 }
 
 // ApprovalInput is the input of JudgeApproval.

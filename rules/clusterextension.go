@@ -5,11 +5,11 @@ import (
 	"time"
 
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/evidence"
 	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
@@ -119,7 +119,7 @@ func (in *ClusterExtensionInput) what() string {
 }
 
 // orOverrideExtension is what allows a ClusterExtension besides a policy.
-const orOverrideExtension = ", or give a reason in annotation " + evidence.OverrideReasonAnnotation +
+const orOverrideExtension = ", or give a reason in annotation " + metakey.OverrideReason +
 	" as a user with the verb override"
 
 // unseenContents holds what a policy holds by more than its name and version.

@@ -12,11 +12,11 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
@@ -101,7 +101,7 @@ func NewDefinition(c *constraintv1.Constraint, strict []error) *constraint.Defin
 
 func metaOf(c *constraintv1.Constraint) constraint.Meta {
 	return constraint.Meta{Name: c.Name, UID: string(c.UID), Generation: c.Generation,
-		Pending: c.Annotations[dependency.AnnotationPending]}
+		Pending: c.Annotations[metakey.Pending]}
 }
 
 // faultRules maps each kind of fault to its rule.
@@ -130,8 +130,8 @@ func JudgeConstraint(in ConstraintInput) verdict.Verdict {
 		return v
 	}
 	addStrict(&v, RuleConstraintField, in.Strict)
-	if selector, ok := c.Annotations[VirtualOperatorNamespacesAnnotation]; ok {
-		path := field.NewPath("metadata", "annotations").Key(VirtualOperatorNamespacesAnnotation)
+	if selector, ok := c.Annotations[metakey.VirtualOperatorNamespaces]; ok {
+		path := field.NewPath("metadata", "annotations").Key(metakey.VirtualOperatorNamespaces)
 		if _, err := labelselector.Parse(selector); err != nil {
 			v.Add(RuleConstraintField, verdict.Finding{Decision: verdict.Deny, Field: path.String(),
 				What:     field.Invalid(path, selector, err.Error()).Error(),
@@ -165,8 +165,8 @@ func (in *ConstraintInput) warnIneffective(d *constraint.Definition, v *verdict.
 	if len(c.Spec.Offers) > 0 {
 		properties = "spec.offers"
 	}
-	const unmade = "annotation " + VirtualOperatorNamespacesAnnotation + " creates no virtual operator"
-	switch _, asked := c.Annotations[VirtualOperatorNamespacesAnnotation]; {
+	const unmade = "annotation " + metakey.VirtualOperatorNamespaces + " creates no virtual operator"
+	switch _, asked := c.Annotations[metakey.VirtualOperatorNamespaces]; {
 	case !asked && len(d.Properties) > 0 && !readByRules(d, in.Constraints):
 		ineffective(v, properties, properties+" is read by no rule, and OLM's resolver does not see it", ShowsProperties)
 	case asked && len(d.Properties) > 0 && in.Grants.Missing(grant.VirtualOperators) != "":
@@ -195,7 +195,7 @@ func readsContents(d *constraint.Definition) string {
 }
 
 // ShowsProperties is what makes OLM's resolver see the properties of a Constraint.
-const ShowsProperties = "annotation " + VirtualOperatorNamespacesAnnotation +
+const ShowsProperties = "annotation " + metakey.VirtualOperatorNamespaces +
 	" selects the namespaces in which it does, by labels, or all of them if it is empty"
 
 // readByRules reports whether a Constraint reads facts about the cluster, of which its properties are a part.
@@ -212,9 +212,9 @@ func readByRules(d *constraint.Definition, all *constraint.Set) bool {
 
 // tried is an installed operator that a Constraint is tried on.
 type tried struct {
-	csv    string
-	ns     *state.Namespace
-	bundle *constraint.Bundle
+	installed *state.Installed
+	ns        *state.Namespace
+	bundle    *constraint.Bundle
 }
 
 // mostTried is the number of operators, those with the largest properties, on which a Constraint may not cost too much.
@@ -227,7 +227,7 @@ func (in *ConstraintInput) preview(d *constraint.Definition, v *verdict.Verdict)
 	var all []tried
 	for ns := range in.Namespaces {
 		for i := range ns.Installed() {
-			all = append(all, tried{ns.Installed()[i].CSV, ns, ns.Installed()[i].ForConstraints(ns)})
+			all = append(all, tried{&ns.Installed()[i], ns, ns.Installed()[i].ForConstraints(ns)})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b tried) int { return b.bundle.Size() - a.bundle.Size() })
@@ -238,7 +238,8 @@ func (in *ConstraintInput) preview(d *constraint.Definition, v *verdict.Verdict)
 		}
 		for _, f := range set.Judge(one.bundle, one.ns.ForConstraints(), budget) {
 			if f.Outcome == constraint.Undecided ||
-				d.Exceptions.ForName(bundle.RuleConstraint, one.csv, one.ns.Name(), in.Now) {
+				one.ns.ExceptionsOf(d, one.installed.Package, one.installed.Catalog).
+					ForName(bundle.RuleConstraint, one.installed.CSV, one.ns.Name(), in.Now) {
 				continue
 			}
 			more := state.MustSatisfy(&f)
@@ -248,7 +249,7 @@ func (in *ConstraintInput) preview(d *constraint.Definition, v *verdict.Verdict)
 			if f.Costly && i < mostTried {
 				costly[f.Constraint]++
 			}
-			v.Add(RuleConstraintViolated, verdict.Finding{Accepted: more, What: text.Name(one.csv) +
+			v.Add(RuleConstraintViolated, verdict.Finding{Accepted: more, What: text.Name(one.installed.CSV) +
 				" is installed in namespace " + one.ns.Name() + " and does not satisfy " + state.ConstraintPath(&f)})
 		}
 	}
@@ -269,8 +270,8 @@ func (in *ConstraintInput) preview(d *constraint.Definition, v *verdict.Verdict)
 func constraintExceptions(c *constraintv1.Constraint) (operatorpolicy.Exceptions, field.ErrorList) {
 	specs, rule := make([]operatorpolicy.ExceptionSpec, len(c.Spec.Exceptions)), []string{string(bundle.RuleConstraint)}
 	for i, e := range c.Spec.Exceptions {
-		specs[i] = operatorpolicy.ExceptionSpec{Versions: e.Versions, Namespaces: e.Namespaces, Rules: rule, Reason: e.Reason,
-			Expires: e.Expires}
+		specs[i] = operatorpolicy.ExceptionSpec{Versions: e.Versions, Package: e.Package, Namespaces: e.Namespaces,
+			Rules: rule, Reason: e.Reason, Expires: e.Expires}
 	}
 	return operatorpolicy.ReadExceptions(specs, rule, c.Status.EndedExceptions)
 }
@@ -290,5 +291,12 @@ func (in *ConstraintInput) judgeExceptions(v *verdict.Verdict) operatorpolicy.Ex
 	all, errs := constraintExceptions(in.Constraint)
 	v.AddFaults(RuleConstraintField, errs)
 	all.Judge(v, RuleConstraintExceptionEnded, in.Now, in.Review)
+	for i, e := range in.Constraint.Spec.Exceptions {
+		if path := fmt.Sprintf("spec.exceptions[%d]", i); e.Package == "" {
+			v.Add(RuleConstraintIneffective, verdict.Finding{Field: path + ".package",
+				What:     path + " names no package, so that it counts for a ClusterServiceVersion of this name in any package",
+				Accepted: "name the package that it is for"})
+		}
+	}
 	return all
 }

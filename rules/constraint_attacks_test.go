@@ -8,6 +8,7 @@ import (
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/constraint"
@@ -565,12 +566,12 @@ func TestConstraintAnnotations(t *testing.T) {
 	old := &constraintv1.Constraint{}
 	old.Spec.Properties = `[{"type":"acme","value":1}]`
 	changed := old.DeepCopy()
-	changed.Annotations = map[string]string{VirtualOperatorNamespacesAnnotation: "team is a"}
+	changed.Annotations = map[string]string{metakey.VirtualOperatorNamespaces: "team is a"}
 	if v := JudgeConstraint(ConstraintInput{Constraint: changed, Old: old}); v.Decision != verdict.Deny {
 		t.Errorf("a selector that is none is judged %s", v.Decision)
 	}
 	changed.Spec.Properties = ""
-	changed.Annotations[VirtualOperatorNamespacesAnnotation] = "team=a"
+	changed.Annotations[metakey.VirtualOperatorNamespaces] = "team=a"
 	if v := JudgeConstraint(ConstraintInput{Constraint: changed, Old: old}); v.Decision != verdict.Allow ||
 		!strings.Contains(strings.Join(v.WarningTexts(), "\n"), "creates no virtual operator") {
 		t.Errorf("an annotation without properties is judged %s with %q", v.Decision, v.WarningTexts())

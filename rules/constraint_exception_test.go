@@ -21,8 +21,8 @@ func exceptedConstraint(edit func(*constraintv1.Constraint)) *constraintv1.Const
 	c := &constraintv1.Constraint{}
 	c.Name = "nothing"
 	c.Spec.Constraints = `[{"type":"olm.constraint","value":{"rule":"csv == \"\"","message":"nothing is installed"}}]`
-	c.Spec.Exceptions = []constraintv1.Exception{{Versions: []string{"etcd.v0.9.4"}, Namespaces: []string{"shop"},
-		Reason: "CVE-2026-1234", Expires: exceptionEnd}}
+	c.Spec.Exceptions = []constraintv1.Exception{{Package: "etcd", Versions: []string{"etcd.v0.9.4"},
+		Namespaces: []string{"shop"}, Reason: "CVE-2026-1234", Expires: exceptionEnd}}
 	if edit != nil {
 		edit(c)
 	}
@@ -83,6 +83,53 @@ func TestConstraintException(t *testing.T) {
 	}
 }
 
+// TestD3ExceptionLendsItsName: a tenant's catalog offers a bundle of the name that an exception of a Constraint has
+// (threat O76).
+func TestD3ExceptionLendsItsName(t *testing.T) {
+	now := momentOf(t, exceptionEnd).Add(-time.Hour)
+	for name, test := range map[string]struct {
+		pkg, catalog string
+		edit         func(*constraintv1.Constraint)
+		read         []string
+		refused      bool
+	}{
+		"control: the catalog of the administrator":  {pkg: "etcd", catalog: "olm", read: []string{"olm"}},
+		"attack: another package of it":              {pkg: "mine", catalog: "olm", read: []string{"olm"}, refused: true},
+		"attack: a catalog of the tenant":            {pkg: "etcd", catalog: "shop", read: []string{"olm"}, refused: true},
+		"attack: another package, a catalog of hers": {pkg: "mine", catalog: "shop", read: []string{"olm"}, refused: true},
+		"attack: an exception without a package": {pkg: "mine", catalog: "shop", read: []string{"olm"}, refused: true,
+			edit: func(c *constraintv1.Constraint) { c.Spec.Exceptions[0].Package = "" }},
+		"control: without a package, in the catalog of the administrator": {pkg: "mine", catalog: "olm", read: []string{"olm"},
+			edit: func(c *constraintv1.Constraint) { c.Spec.Exceptions[0].Package = "" }},
+		"control: every catalog counts": {pkg: "etcd", catalog: "shop"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := NewDefinition(exceptedConstraint(test.edit), nil)
+			around := facts.Cluster{Version: "1.36.3", CatalogNamespaces: test.read}
+			plan := pendingPlan(test.pkg + " 0.9.4")
+			for i := range plan.Status.BundleLookups {
+				l := &plan.Status.BundleLookups[i]
+				l.Identifier, l.Catalog.Namespace = "etcd.v0.9.4", test.catalog
+			}
+			plan.Spec.CSVNames = []string{"etcd.v0.9.4"}
+			from := olm.Catalog{Namespace: test.catalog, Name: "operatorhubio-catalog"}
+			ns := state.NewNamespace("shop",
+				state.NamespaceContents{Constraints: constraint.NewSet([]*constraint.Definition{d}, around), Facts: &around,
+					Plans: []*olm.InstallPlan{plan}, Exists: true})
+			v := JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: now})
+			if (v.Decision != verdict.Allow) != test.refused {
+				t.Errorf("%v: %q", v.Decision, v.Refusal())
+			}
+			if counts := ns.ExceptionsOf(d, test.pkg, from); (len(counts) == 0) != test.refused {
+				t.Errorf("%d exceptions count for what is installed", len(counts))
+			}
+			if read := ns.ExceptionsOf(d, test.pkg); test.read != nil && len(read) > 0 {
+				t.Error("an exception counts for a catalog that is not known")
+			}
+		})
+	}
+}
+
 // TestJudgedConstraintExceptions: what is not valid is refused with its field, and what has ended in a review of files.
 func TestJudgedConstraintExceptions(t *testing.T) {
 	end := momentOf(t, exceptionEnd)
@@ -93,7 +140,9 @@ func TestJudgedConstraintExceptions(t *testing.T) {
 		// refused is the field of the refusal, warned a part of a warning.
 		refused, warned string
 	}{
-		"in force":            {now: end.Add(-operatorpolicy.Notice - time.Second), review: true},
+		"in force": {now: end.Add(-operatorpolicy.Notice - time.Second), review: true},
+		"no package": {now: end.Add(-operatorpolicy.Notice - time.Second),
+			warned: "spec.exceptions[0] names no package", edit: func(c *constraintv1.Constraint) { c.Spec.Exceptions[0].Package = "" }},
 		"in 14 days, files":   {now: end.Add(-operatorpolicy.Notice), review: true, warned: "(constraint/exception-ended)"},
 		"in 14 days, cluster": {now: end.Add(-operatorpolicy.Notice)},
 		"ended, files":        {now: end, review: true, refused: "spec.exceptions"},
@@ -147,6 +196,9 @@ func TestWidenedExceptions(t *testing.T) {
 				"other")
 		}, widened: true},
 		"every namespace":      {after: func(e *constraintv1.Exception) { e.Namespaces = nil }, widened: true},
+		"another package":      {after: func(e *constraintv1.Exception) { e.Package = "mine" }, widened: true},
+		"every package":        {after: func(e *constraintv1.Exception) { e.Package = "" }, widened: true},
+		"one package":          {before: func(e *constraintv1.Exception) { e.Package = "" }},
 		"fewer namespaces":     {before: func(e *constraintv1.Exception) { e.Namespaces = []string{"other", "shop"} }},
 		"one namespace of all": {before: func(e *constraintv1.Exception) { e.Namespaces = nil }},
 		"it was not valid":     {before: func(e *constraintv1.Exception) { e.Expires = "" }, widened: true},

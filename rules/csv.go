@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
@@ -184,7 +185,7 @@ func (in *CSVInput) unknownPackage(c, before *carrier.Bundle) string {
 	case in.ByOLM || in.ByOpgate || named(in.New) || in.Old != nil && !named(in.Old):
 		return ""
 	}
-	return "annotation " + olm.PropertiesAnnotation + " does not name it once, in the form that OLM writes"
+	return "annotation " + metakey.Properties + " does not name it once, in the form that OLM writes"
 }
 
 // changed reports whether an update changes the contents of the operator or its description.
@@ -198,7 +199,7 @@ func (in *CSVInput) changedField() string {
 	case in.Old.Spec.Digest != in.New.Spec.Digest:
 		return "spec"
 	case in.Old.Metadata.Annotations.Properties != in.New.Metadata.Annotations.Properties:
-		return "metadata.annotations[" + string(olm.PropertiesAnnotation) + "]"
+		return "metadata.annotations[" + string(metakey.Properties) + "]"
 	}
 	return ""
 }
@@ -249,7 +250,7 @@ func judgeVirtualOperator(in *CSVInput, v *verdict.Verdict) {
 		deny("changing the virtual operator of Constraint " + text.Name(in.Old.Metadata.Labels.VirtualOperator) +
 			" is not allowed")
 	case is && !was:
-		deny("a virtual operator, which label " + VirtualOperatorLabel + " makes it, is for Opgate alone to write")
+		deny("a virtual operator, which label " + metakey.VirtualOperator + " makes it, is for Opgate alone to write")
 	}
 }
 

@@ -140,13 +140,15 @@ func JudgeEscape(csv *olm.CSV, ns *state.Namespace) (reasons []Escape, known boo
 			steps = append(steps, step)
 		}
 	}
+	var c *carrier.Bundle
 	v, budget, gone := verdict.Verdict{}, constraint.NewBudget(nil), ""
 	if len(steps) > 0 {
+		c = &steps[0]
 		in.judgeSteps(exactOrAll(steps), budget, &v)
 	} else {
 		gone = "; the InstallPlan that installed it was deleted"
 		in.ByOLM = true
-		c := in.bundle(csv)
+		c = in.bundle(csv)
 		c.BypassesOLM = false // its catalog is not known
 		judgeBypassingOLM(&in, c, nil, &v)
 		for _, f := range ns.Constraints().Judge(c.ForConstraints(ns), ns.ForConstraints(), budget) {
@@ -155,7 +157,7 @@ func JudgeEscape(csv *olm.CSV, ns *state.Namespace) (reasons []Escape, known boo
 	}
 	v = v.Sorted()
 	for _, r := range v.Reasons {
-		if err == nil && wasExcepted(ns, r.From, r.Rule, csv.Metadata.Name, created) {
+		if err == nil && wasExcepted(ns, r.From, r.Rule, c, created) {
 			continue // as admission would have judged it then
 		}
 		if gone != "" && r.Decision != verdict.Deny {
@@ -167,17 +169,17 @@ func JudgeEscape(csv *olm.CSV, ns *state.Namespace) (reasons []Escape, known boo
 	return reasons, len(steps) > 0
 }
 
-// wasExcepted reports whether an exception set a rule of a source aside for a ClusterServiceVersion at a time of the
-// past, whether or not it has ended since.
-func wasExcepted(n *state.Namespace, from verdict.PolicyRef, id verdict.RuleID, csv string, then time.Time) bool {
+// wasExcepted reports whether an exception set a rule of a source aside for a bundle at a time of the past, whether or
+// not it has ended since.
+func wasExcepted(n *state.Namespace, from verdict.PolicyRef, id verdict.RuleID, c *carrier.Bundle, then time.Time) bool {
 	for _, p := range n.Policies() {
 		if p.Ref() == from {
-			return p.Exceptions().Was(id, csv, n.Name(), then)
+			return p.Exceptions().Was(id, c.Name, n.Name(), then)
 		}
 	}
 	for _, d := range n.Constraints().Definitions() {
 		if state.ConstraintRef(d) == from {
-			return d.Exceptions.Was(id, csv, n.Name(), then)
+			return n.ExceptionsOf(d, c.Package, c.Catalogs...).Was(id, c.Name, n.Name(), then)
 		}
 	}
 	return false

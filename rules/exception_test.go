@@ -135,6 +135,38 @@ func TestExceptionNeverOpensAgain(t *testing.T) {
 	}
 }
 
+// TestU1ShortenedException: an exception whose end is recorded is shortened or narrowed, which needs no right, and
+// judged by a replica whose clock is behind (threat O67).
+func TestU1ShortenedException(t *testing.T) {
+	leader, behind := momentOf(t, exceptionEnd), momentOf(t, exceptionEnd).Add(-time.Minute)
+	for name, test := range map[string]struct {
+		edit     func(*policyv1beta2.Exception)
+		recorded bool
+		want     verdict.Decision
+	}{
+		"control: its end is not recorded":     {want: verdict.Allow},
+		"control: unchanged":                   {recorded: true, want: verdict.Deny},
+		"attack: shortened by a second":        {func(e *policyv1beta2.Exception) { e.Expires = "2026-11-30T23:59:59+01:00" }, true, verdict.Deny},
+		"attack: the same end in another form": {func(e *policyv1beta2.Exception) { e.Expires = "2026-11-30T23:00:00.0Z" }, true, verdict.Deny},
+		"attack: for more rules than it had": {func(e *policyv1beta2.Exception) {
+			e.Rules = append(e.Rules, "bundle/upgrade")
+		}, true, verdict.Deny},
+		"control: prolonged": {func(e *policyv1beta2.Exception) { e.Expires = "2026-12-01T00:00:01+01:00" }, true, verdict.Allow},
+	} {
+		op := exceptionPolicy(nil).Object.DeepCopy()
+		if test.recorded {
+			op.Status.EndedExceptions = append(NewOperatorPolicy(op).Exceptions().Ended(leader), "sha256:of an earlier release")
+		}
+		if test.edit != nil {
+			test.edit(&op.Spec.Exceptions[0])
+		}
+		ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{NewOperatorPolicy(op)}, Exists: true})
+		if v := JudgePlan(PlanInput{Plan: pendingPlan("etcd 0.9.4"), Namespace: ns, Now: behind}); v.Decision != test.want {
+			t.Errorf("%s: %v, want %v", name, v.Decision, test.want)
+		}
+	}
+}
+
 // TestExceptionTimer: the time alone changes an exception when it becomes one that ends soon, and when it ends.
 func TestExceptionTimer(t *testing.T) {
 	p, end := exceptionPolicy(nil), momentOf(t, exceptionEnd)

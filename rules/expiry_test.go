@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/carrier"
@@ -256,14 +257,14 @@ func TestEndsAreRecorded(t *testing.T) {
 		next string
 	}{
 		{name: "before both", now: before, next: noon},
-		{name: "after one", now: noon, next: evening, want: map[string]string{evidence.ConsentExpiresAnnotation: markNoon}},
+		{name: "after one", now: noon, next: evening, want: map[string]string{metakey.ConsentExpires: markNoon}},
 		{name: "after both", now: "2026-12-02T00:00:00Z",
-			want: map[string]string{evidence.ConsentExpiresAnnotation: markNoon, evidence.OverrideExpiresAnnotation: "ended " + evening}},
+			want: map[string]string{metakey.ConsentExpires: markNoon, metakey.OverrideExpires: "ended " + evening}},
 		{name: "the plan is complete", now: noon,
 			edit: func(p *olm.InstallPlan) { p.Status.Phase = olm.PhaseComplete }},
 		{name: "not approved: the override has not begun", now: "2026-12-02T00:00:00Z",
 			edit: func(p *olm.InstallPlan) { p.Spec.Approved = false },
-			want: map[string]string{evidence.ConsentExpiresAnnotation: markNoon}},
+			want: map[string]string{metakey.ConsentExpires: markNoon}},
 		{name: "marked", now: noon, next: evening,
 			edit: func(p *olm.InstallPlan) { p.Metadata.Annotations.ConsentExpires = markNoon }},
 		{name: "not readable", now: noon, next: evening,

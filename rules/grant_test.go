@@ -9,6 +9,7 @@ import (
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/facts"
@@ -80,7 +81,7 @@ func TestG25PoliciesAreWarned(t *testing.T) {
 			name: "shows properties to OLM",
 			judge: func(g grant.Set) verdict.Verdict {
 				c := &constraintv1.Constraint{}
-				c.Name, c.Annotations = "secured", map[string]string{VirtualOperatorNamespacesAnnotation: ""}
+				c.Name, c.Annotations = "secured", map[string]string{metakey.VirtualOperatorNamespaces: ""}
 				c.Spec.Properties = `[{"type":"secured","value":true}]`
 				return JudgeConstraint(ConstraintInput{Constraint: c, Grants: g})
 			},

@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
-	"github.com/opgate/opgate/rules/evidence"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -38,7 +38,7 @@ func TestNotes(t *testing.T) {
 		By: []string{"OperatorPolicy policies/etcd"}}},
 		Consents: []verdict.Consent{{Rule: bundle.RuleConsent, CSV: "etcd.v0.9.4", Digest: "sha256:1f",
 			Policy: "OperatorPolicy policies/etcd",
-			From:   evidence.ConsentAnnotation, By: "alice"}}}
+			From:   metakey.Consent, By: "alice"}}}
 	allowed := judge(pendingPlan("etcd 0.9.2 vault", "vault 1.0.0", "grafana 1.0.0"), etcd)
 	for name, c := range map[string]struct{ got, want string }{
 		"denied": {denied.Note(1024),

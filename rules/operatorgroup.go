@@ -4,10 +4,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/evidence"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -110,7 +110,7 @@ func JudgeOperatorGroup(in OperatorGroupInput) verdict.Verdict {
 
 // orOverride is what allows a change of an OperatorGroup besides a policy.
 const orOverride = "; or let spec.operatorGroup of an OperatorPolicy write it, or give a reason in annotation " +
-	evidence.OverrideReasonAnnotation +
+	metakey.OverrideReason +
 	" as a user with the verb override"
 
 // oneTarget is why an OperatorGroup should not have several targets.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/lookup"
 	"github.com/opgate/opgate/rules/operatorpolicy"
@@ -54,7 +55,7 @@ func SignLookups(key []byte, op *policyv1beta2.OperatorPolicy) string {
 		return ""
 	}
 	mac := hmac.New(sha256.New, key)
-	fmt.Fprintf(mac, "%s lookups v1\n%q %q\n%x", dependency.AnnotationVerified, op.Namespace, op.Name,
+	fmt.Fprintf(mac, "%s lookups v1\n%q %q\n%x", metakey.Verified, op.Namespace, op.Name,
 		sha256.Sum256(text))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
@@ -62,7 +63,7 @@ func SignLookups(key []byte, op *policyv1beta2.OperatorPolicy) string {
 // LookupsVerified reports whether an OperatorPolicy has the mark that SignLookups returns.
 func LookupsVerified(key []byte, op *policyv1beta2.OperatorPolicy) bool {
 	want := SignLookups(key, op)
-	return want != "" && hmac.Equal([]byte(want), []byte(op.Annotations[dependency.AnnotationVerified]))
+	return want != "" && hmac.Equal([]byte(want), []byte(op.Annotations[metakey.Verified]))
 }
 
 // LookupNeeds returns what the author of an OperatorPolicy needs rights to: what templates find is shown in the status
@@ -86,4 +87,4 @@ func RefuseTooManyLookups(v *verdict.Verdict, number int) {
 // UnverifiedLookupText is why a template of an OperatorPolicy without a valid mark is not resolved.
 const UnverifiedLookupText = "it looks up what is not in the policy's namespace, and the right of the policy's author to get that was not verified " +
 	"(" + string(RuleOperatorPolicyLookup) + "): a user with the right to get it has to write the policy again, with annotation " +
-	dependency.AnnotationVerified + " changed, while opgate answers"
+	metakey.Verified + " changed, while opgate answers"

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
@@ -75,16 +76,16 @@ func OverrideText(p *olm.InstallPlan, now time.Time) string {
 // be created later.
 func refuseOverrideReason(v *verdict.Verdict) {
 	v.Add(RulePlanOverrideReason, verdict.Finding{Decision: verdict.Deny,
-		Field:    "metadata.annotations[" + evidence.OverrideReasonAnnotation + "]",
-		What:     "annotation " + evidence.OverrideReasonAnnotation + " is not allowed here",
+		Field:    "metadata.annotations[" + metakey.OverrideReason + "]",
+		What:     "annotation " + metakey.OverrideReason + " is not allowed here",
 		Accepted: "set it together with spec.approved, and only where the approval is refused without it"})
 }
 
 // refuseOverrideMoved keeps an override to the end that it was approved with: one that has ended would open again.
 func refuseOverrideMoved(v *verdict.Verdict) {
 	v.Add(RulePlanOverrideReason, verdict.Finding{Decision: verdict.Deny,
-		Field:    "metadata.annotations[" + evidence.OverrideExpiresAnnotation + "]",
-		What:     "changing annotation " + evidence.OverrideExpiresAnnotation + " is not allowed",
+		Field:    "metadata.annotations[" + metakey.OverrideExpires + "]",
+		What:     "changing annotation " + metakey.OverrideExpires + " is not allowed",
 		Accepted: "an override ends when its approval states; to end it now, write " + evidence.EndedMark})
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/carrier"
@@ -35,7 +36,7 @@ func JudgePlanCreate(in PlanCreateInput) verdict.Verdict {
 		refuseOverrideReason(&v)
 	}
 	if a := &in.Plan.Metadata.Annotations; !in.ByOLM && (a.Consent != "" || a.ConsentBy != "") {
-		refuseConsent(&v, evidence.ConsentAnnotation, "is not allowed here",
+		refuseConsent(&v, metakey.Consent, "is not allowed here",
 			"consent to what a plan changes once OLM has written it")
 	}
 	switch {
@@ -295,7 +296,7 @@ func (in *PlanUpdateInput) ConsentNeeds() []verdict.PolicyRef {
 func (in *PlanUpdateInput) judgeConsentWrite(v *verdict.Verdict) {
 	expires := evidence.ConsentExpiry(&in.New.Metadata)
 	if expires.Malformed() && expires != evidence.ConsentExpiry(&in.Old.Metadata) {
-		refuseConsent(v, evidence.ConsentExpiresAnnotation, "is not a time, "+
+		refuseConsent(v, metakey.ConsentExpires, "is not a time, "+
 			text.Quote(text.Truncate(expires.Value, evidence.MaxShown)), expires.Accepted())
 		return
 	}
@@ -306,17 +307,17 @@ func (in *PlanUpdateInput) judgeConsentWrite(v *verdict.Verdict) {
 	by := in.New.Metadata.Annotations.ConsentBy
 	switch {
 	case problem != "":
-		refuseConsent(v, evidence.ConsentAnnotation, "is not a list of digests", problem+"; separate several by commas")
+		refuseConsent(v, metakey.Consent, "is not a list of digests", problem+"; separate several by commas")
 	case len(in.ConsentNeeds()) == 0:
-		refuseConsent(v, evidence.ConsentAnnotation, "is not allowed here",
+		refuseConsent(v, metakey.Consent, "is not allowed here",
 			"no OperatorPolicy with spec.consent governs a package of the plan")
 	case expires.Ended(in.Now) != "":
-		refuseConsent(v, evidence.ConsentExpiresAnnotation, "is not allowed: the consent "+expires.Ended(in.Now),
+		refuseConsent(v, metakey.ConsentExpires, "is not allowed: the consent "+expires.Ended(in.Now),
 			expires.Accepted())
 	case in.ConsentRefused != "":
-		refuseConsent(v, evidence.ConsentAnnotation, "is not allowed", in.ConsentRefused)
+		refuseConsent(v, metakey.Consent, "is not allowed", in.ConsentRefused)
 	case by != "" && by != in.User:
-		refuseConsent(v, evidence.ConsentByAnnotation, "names "+text.Quote(by), "allowed is the name of the user who consents, "+
+		refuseConsent(v, metakey.ConsentBy, "names "+text.Quote(by), "allowed is the name of the user who consents, "+
 			text.Quote(in.User))
 	}
 }

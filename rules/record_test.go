@@ -276,16 +276,19 @@ func groupIn(t *testing.T, spec string) *olm.OperatorGroup {
 type groupAttack struct {
 	name       string
 	was, again string
-	// unrecorded is set where the leader has not recorded anything.
-	unrecorded bool
-	want       verdict.Decision
-	says       string
+	// unrecorded is set where the leader has not recorded anything, uninstalled where nothing is installed yet.
+	unrecorded, uninstalled bool
+	want                    verdict.Decision
+	says                    string
 }
 
 func (a *groupAttack) run(t *testing.T) {
 	contents := state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", nil)},
 		CSVs:   []state.Installed{storedEtcd(t, etcdSpec, "1")},
 		Groups: []*olm.OperatorGroup{groupIn(t, a.was)}}
+	if a.uninstalled {
+		contents.CSVs = nil
+	}
 	if !a.unrecorded {
 		contents = recorded(t, contents)
 	}
@@ -313,6 +316,11 @@ func TestP2GroupWithoutAccount(t *testing.T) {
 			says: "(operatorgroup/service-account)"},
 		{name: "control: as it was", was: was, again: was},
 		{name: "control: it had none", was: `{"targetNamespaces":["shop"]}`, again: was},
+		{name: "attack: nothing is installed yet", was: was, again: `{"targetNamespaces":["shop"]}`, uninstalled: true,
+			want: verdict.Deny, says: "allowed is installer, as which OLM installs here"},
+		{name: "control: nothing is installed yet, as it was", was: was, again: was, uninstalled: true},
+		{name: "control: nothing is installed yet, it had none", was: `{"targetNamespaces":["shop"]}`, again: was,
+			uninstalled: true},
 		{name: "before the record is written", was: was, again: `{"targetNamespaces":["shop"]}`, unrecorded: true},
 	} {
 		t.Run(a.name, a.run)

@@ -9,14 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules/verdict"
-)
-
-// The types of the causes in the status of a refusal that follow the one of a reason, which has its rule as type.
-const (
-	causeDecision metav1.CauseType = "opgate.io/decision"
-	causePolicy   metav1.CauseType = "opgate.io/policy"
-	causeDigest   metav1.CauseType = "opgate.io/digest"
 )
 
 // Causes returns the reasons of a refusal for programs, which read no message: the status.details.causes of a webhook's
@@ -24,12 +18,12 @@ const (
 func Causes(v *verdict.Verdict) (causes []metav1.StatusCause) {
 	for _, r := range v.Reasons {
 		causes = append(causes, metav1.StatusCause{Type: metav1.CauseType(r.Rule), Field: r.Field, Message: r.Message},
-			metav1.StatusCause{Type: causeDecision, Message: r.Decision.String()})
+			metav1.StatusCause{Type: metakey.CauseDecision, Message: r.Decision.String()})
 		if r.Source != "" {
-			causes = append(causes, metav1.StatusCause{Type: causePolicy, Message: r.Source})
+			causes = append(causes, metav1.StatusCause{Type: metakey.CausePolicy, Message: r.Source})
 		}
 		if r.Digest != "" {
-			causes = append(causes, metav1.StatusCause{Type: causeDigest, Message: r.Digest})
+			causes = append(causes, metav1.StatusCause{Type: metakey.CauseDigest, Message: r.Digest})
 		}
 	}
 	return causes
@@ -47,13 +41,13 @@ func fromCauses(causes []metav1.StatusCause) (reasons []verdict.Reason) {
 			continue
 		}
 		switch r := &reasons[len(reasons)-1]; c.Type {
-		case causeDecision:
+		case metakey.CauseDecision:
 			if c.Message == verdict.Hold.String() {
 				r.Decision = verdict.Hold
 			}
-		case causePolicy:
+		case metakey.CausePolicy:
 			r.Source = c.Message
-		case causeDigest:
+		case metakey.CauseDigest:
 			r.Digest = c.Message
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -47,7 +48,7 @@ func TestRefusalOf(t *testing.T) {
 		},
 		"another webhook": {
 			message: `admission webhook "deny.example.com" denied the request: not on Fridays (see/wiki)`,
-			causes:  []metav1.StatusCause{{Type: "Weekday", Message: "Friday"}, {Type: causeDecision, Message: "Hold"}},
+			causes:  []metav1.StatusCause{{Type: "Weekday", Message: "Friday"}, {Type: metakey.CauseDecision, Message: "Hold"}},
 			webhook: "deny.example.com",
 			want:    []verdict.Reason{{Decision: verdict.Deny, Message: "not on Fridays (see/wiki)"}},
 		},

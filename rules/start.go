@@ -14,11 +14,6 @@ import (
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// PolicyFieldsAnnotation is on a Subscription that a policy created, and lists the optional fields of its spec that
-// Opgate wrote. A field of the list that is not wanted any more is removed. A Subscription without it belongs to its
-// users.
-const PolicyFieldsAnnotation = "opgate.io/policy-fields"
-
 // Offered is what a catalog offers to a policy in a channel.
 type Offered struct {
 	Namespace *state.Namespace

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/operatorpolicy"
@@ -22,11 +23,6 @@ const (
 	// DenyApproval refuses and names the required value: for GitOps tools, which would revert a changed field.
 	DenyApproval ApprovalMode = "deny"
 )
-
-// RequestedApprovalAnnotation holds the installPlanApproval of a Subscription before Opgate changed it: if it is
-// Automatic the loop approves for it what is allowed. The value is restored when no policy needs another one. Users who
-// want to approve themselves remove it.
-const RequestedApprovalAnnotation = "opgate.io/requested-approval"
 
 // RequestedApproval returns the installPlanApproval of a Subscription before Opgate changed it, by what it is now and
 // by the annotation.
@@ -47,23 +43,18 @@ func requestedApproval(s *olm.Subscription) string {
 // wantsAutomatic reports whether a Subscription would be Automatic if Opgate had not changed it.
 func wantsAutomatic(s *olm.Subscription) bool { return requestedApproval(s) == olm.ApprovalAutomatic }
 
-const (
-	resyncRequestedAtAnnotation = "opgate.io/resync-requested-at"
-	// earlierResyncAnnotation is that of earlier releases, to be removed.
-	earlierResyncAnnotation = "opgate.io/nudged-at"
-)
-
 // ResyncRequest returns the annotations of a merge patch of a Subscription that makes OLM resolve the namespace again,
 // which it does when a Subscription changes. The value is the time of the request.
 func ResyncRequest(at string) map[string]any {
-	return map[string]any{resyncRequestedAtAnnotation: at, earlierResyncAnnotation: nil}
+	return map[string]any{metakey.ResyncRequested: at, metakey.EarlierResync: nil}
 }
 
 const (
 	pathApproval    = "/spec/installPlanApproval"
 	pathAnnotations = "/metadata/annotations"
-	pathRequested   = pathAnnotations + "/opgate.io~1requested-approval"
 )
+
+var pathRequested = pathAnnotations + "/" + strings.ReplaceAll(metakey.RequestedApproval, "/", "~1")
 
 // managed reports whether an enforced policy determines installPlanApproval of Subscriptions to a package.
 func managed(n *state.Namespace, pkg string) bool {
@@ -127,7 +118,7 @@ func awaitsApproval(n *state.Namespace) bool {
 
 const (
 	judgedFirst = "it has to judge each plan first"
-	approvedFor = "; what is allowed is approved for it as long as annotation " + RequestedApprovalAnnotation +
+	approvedFor = "; what is allowed is approved for it as long as annotation " + metakey.RequestedApproval +
 		" says " + olm.ApprovalAutomatic
 )
 
@@ -150,7 +141,7 @@ func changeApproval(s *olm.Subscription, requested, want, source, because string
 	case requested == want:
 		note.Value, note.Remove = nil, true
 	case !s.Metadata.Annotations.Present:
-		note.Path, note.Value = pathAnnotations, map[string]string{RequestedApprovalAnnotation: requested}
+		note.Path, note.Value = pathAnnotations, map[string]string{metakey.RequestedApproval: requested}
 	}
 	return []verdict.Change{set, note}
 }
@@ -212,7 +203,7 @@ func judgeUngovernedApproval(in *SubscriptionInput, v *verdict.Verdict) string {
 		return olm.ApprovalManual
 	}
 	f := approvalFinding(have, olm.ApprovalManual, judgedFirst)
-	f.Accepted += "; with annotation " + RequestedApprovalAnnotation + ": " + olm.ApprovalAutomatic +
+	f.Accepted += "; with annotation " + metakey.RequestedApproval + ": " + olm.ApprovalAutomatic +
 		" Opgate approves what is allowed"
 	v.Record(RuleSubscriptionApproval, source, true, f)
 	return have

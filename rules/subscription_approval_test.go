@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
@@ -140,7 +141,7 @@ func changed(s *olm.Subscription, changes []verdict.Change) (approval, noted str
 		case c.Remove:
 			noted = ""
 		case c.Path == pathAnnotations:
-			noted = c.Value.(map[string]string)[RequestedApprovalAnnotation]
+			noted = c.Value.(map[string]string)[metakey.RequestedApproval]
 		default:
 			noted = c.Value.(string)
 		}

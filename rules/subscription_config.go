@@ -4,10 +4,10 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/evidence"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -17,7 +17,7 @@ import (
 const maxConfigText = 512
 
 // orOverrideConfig is what allows a config besides a policy.
-const orOverrideConfig = "or give a reason in annotation " + evidence.OverrideReasonAnnotation +
+const orOverrideConfig = "or give a reason in annotation " + metakey.OverrideReason +
 	" as a user with the verb override"
 
 // foreignConfig judges spec.config, which exchanges images after a plan was judged: OLM puts it into force

@@ -53,9 +53,10 @@ func NewTally(namespaces iter.Seq[*state.Namespace], now time.Time) *Tally {
 			// A budget for each: counting is not part of a request with a deadline.
 			for _, f := range ns.Constraints().Judge(ns.Installed()[i].ForConstraints(ns), ns.ForConstraints(),
 				constraint.NewBudget(nil)) {
-				csv := ns.Installed()[i].CSV
-				if f.Constraint == nil || !f.Definition.Exceptions.ForName(bundle.RuleConstraint, csv, ns.Name(), now) {
-					t.add(ns.Name(), csv, &f)
+				c := &ns.Installed()[i]
+				if f.Constraint == nil || !ns.ExceptionsOf(f.Definition, c.Package, c.Catalog).
+					ForName(bundle.RuleConstraint, c.CSV, ns.Name(), now) {
+					t.add(ns.Name(), c.CSV, &f)
 				}
 			}
 		}

@@ -8,12 +8,6 @@ import (
 // A virtual operator is a ClusterServiceVersion without a Subscription that exposes the properties of a Constraint to
 // OLM's resolver: it reads those of all ClusterServiceVersions in a namespace.
 const (
-	// VirtualOperatorLabel is on each; its value is the name of the Constraint.
-	VirtualOperatorLabel = "opgate.io/virtual-operator"
-	// VirtualOperatorNamespacesAnnotation of a Constraint is a label selector in the syntax of kubectl -l: it selects
-	// the namespaces whose resolver reads its properties, if they have a Subscription.
-	VirtualOperatorNamespacesAnnotation = "opgate.io/virtual-operator-namespaces"
-
 	virtualOperatorPrefix = "opgate-properties-"
 	// maxLabelValue is the maximum length of a label value, in bytes.
 	maxLabelValue = 63

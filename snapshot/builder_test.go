@@ -10,9 +10,9 @@ import (
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -89,7 +89,7 @@ func certifiedOnly(generation int64, resourceVersion string) *constraintv1.Const
 }
 
 func suspended(c *constraintv1.Constraint) *constraintv1.Constraint {
-	c.Annotations = map[string]string{dependency.AnnotationPending: "policies/app"}
+	c.Annotations = map[string]string{metakey.Pending: "policies/app"}
 	return c
 }
 

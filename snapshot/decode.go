@@ -16,6 +16,7 @@ import (
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/carrier"
@@ -111,7 +112,7 @@ func leaveOut(from metav1.Object) {
 		from.SetOwnerReferences(slices.Clone(owners[:1])) // events are about it
 	}
 	annotations := from.GetAnnotations()
-	delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
+	delete(annotations, metakey.LastApplied)
 	from.SetAnnotations(annotations)
 }
 
@@ -184,7 +185,7 @@ func decodeNamespace(raw []byte) (any, Subject, error) {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, n); err != nil {
 		return nil, Subject{}, err
 	}
-	maps.DeleteFunc(n.Annotations, func(name, _ string) bool { return !strings.HasPrefix(name, "opgate.io/") })
+	maps.DeleteFunc(n.Annotations, func(name, _ string) bool { return !strings.HasPrefix(name, metakey.OwnPrefix) })
 	if len(n.Annotations) == 0 {
 		n.Annotations = nil
 	}
@@ -240,7 +241,7 @@ func decodeCSV(raw []byte) (any, Subject, error) {
 		installed = state.Installed{CSV: installed.CSV, Package: installed.Package, Version: installed.Version}
 		csv.Spec, csv.Status.InstallModes = olm.CSVSpec{}, nil
 	}
-	virtual := hasLabel(raw, rules.VirtualOperatorLabel)
+	virtual := hasLabel(raw, metakey.VirtualOperator)
 	return &storedCSV{installed: installed, here: here, virtual: virtual, csv: csv},
 		InNamespace(csv.Metadata.Namespace), nil
 }
@@ -251,9 +252,9 @@ func salvageCSV(m *metav1.ObjectMeta, raw []byte, _ error) (any, Subject) {
 	csv := &olm.CSV{}
 	csv.Metadata.Namespace, csv.Metadata.Name = m.Namespace, m.Name
 	csv.Metadata.UID, csv.Metadata.ResourceVersion = string(m.UID), m.ResourceVersion
-	csv.Metadata.Labels.CopiedFrom = pickText(raw, "labels", olm.CopiedFromLabel)
+	csv.Metadata.Labels.CopiedFrom = pickText(raw, "labels", metakey.CopiedFrom)
 	return &storedCSV{installed: state.Installed{CSV: m.Name}, here: csv.Metadata.Labels.CopiedFrom == "",
-		virtual: hasLabel(raw, rules.VirtualOperatorLabel), csv: csv}, InNamespace(m.Namespace)
+		virtual: hasLabel(raw, metakey.VirtualOperator), csv: csv}, InNamespace(m.Namespace)
 }
 
 func addCSV(to *rules.Cluster, in string, value any) {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/dependency"
 )
@@ -78,7 +79,7 @@ func decodeDefinition(raw []byte) (any, Subject, error) {
 		Kind:       cmp.Or(o.Status.AcceptedNames.Kind, o.Spec.Names.Kind),
 		Plural:     cmp.Or(o.Status.AcceptedNames.Plural, o.Spec.Names.Plural),
 		Namespaced: o.Spec.Scope == "Namespaced",
-		Template:   o.Metadata.Labels[dependency.LabelTemplate] == dependency.LabelTemplateValue,
+		Template:   o.Metadata.Labels[metakey.PolicyType] == dependency.LabelTemplateValue,
 
 		Annotations: digest(o.Metadata.Annotations),
 	}

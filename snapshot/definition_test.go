@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/internal/metakey"
 )
 
 // definedVersion is a version of a CustomResourceDefinition.
@@ -57,11 +57,11 @@ func TestDefinition(t *testing.T) {
 		{
 			name:     "a kind for templates",
 			versions: one,
-			change:   set("template", "metadata", "labels", dependency.LabelTemplate),
+			change:   set("template", "metadata", "labels", metakey.PolicyType),
 			want:     func(d *Definition) { d.Template = true },
 		},
 		{name: "another value of the label", versions: one,
-			change: set("other", "metadata", "labels", dependency.LabelTemplate)},
+			change: set("other", "metadata", "labels", metakey.PolicyType)},
 		{name: "names that are not accepted do not count", versions: one,
 			change: set("Taken", "spec", "names", "kind")},
 		{

@@ -1,18 +1,12 @@
 package snapshot
 
 import (
-	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/stream"
 )
 
 // The fields that are stored for controllers. Tenants write objects of these kinds, as large as the API server accepts.
 // A field that is too large is replaced by a placeholder text (stream.Withheld).
-
-const (
-	managedMark    = "operatorpolicy.policy.open-cluster-management.io/managed"
-	labelManagedBy = "app.kubernetes.io/managed-by"
-)
 
 // head returns the fields of the metadata that are stored of every kind, with labels and annotations. The
 // resourceVersion is that of the Object.
@@ -28,8 +22,8 @@ func head(labels, annotations stream.Fields, more stream.Fields) stream.Fields {
 var none = stream.Fields{}
 
 var (
-	keptOfSubscription = head(stream.Fields{managedMark: nil},
-		stream.Fields{managedMark: nil, rules.PolicyFieldsAnnotation: nil, rules.RequestedApprovalAnnotation: nil},
+	keptOfSubscription = head(stream.Fields{metakey.Managed: nil},
+		stream.Fields{metakey.Managed: nil, metakey.PolicyFields: nil, metakey.RequestedApproval: nil},
 		stream.Fields{
 			"spec": {stream.Any: nil},
 			"status": {"installedCSV": nil, "currentCSV": nil, "state": nil, "installPlanRef": {"name": nil},
@@ -40,9 +34,9 @@ var (
 		"status": {"namespaces": nil},
 	})
 	// keptOfVirtualOperator is what Opgate itself writes to a virtual operator.
-	keptOfVirtualOperator = head(stream.Fields{olm.CopiedFromLabel: nil, rules.VirtualOperatorLabel: nil,
-		labelManagedBy: nil},
-		stream.Fields{olm.OperatorNamespaceAnnotation: nil, olm.PropertiesAnnotation: nil}, stream.Fields{
+	keptOfVirtualOperator = head(stream.Fields{metakey.CopiedFrom: nil, metakey.VirtualOperator: nil,
+		metakey.ManagedBy: nil},
+		stream.Fields{metakey.OperatorNamespace: nil, metakey.Properties: nil}, stream.Fields{
 			"spec":   {stream.Any: nil},
 			"status": {"phase": nil, "reason": nil, "message": nil},
 		})
@@ -61,7 +55,7 @@ func keeping(fields stream.Fields) func(raw []byte) map[string]any {
 
 // keepCSV stores fields of virtual operators alone. What is read of others is their value.
 func keepCSV(raw []byte) map[string]any {
-	if !hasLabel(raw, rules.VirtualOperatorLabel) {
+	if !hasLabel(raw, metakey.VirtualOperator) {
 		return nil
 	}
 	return stream.Pick(raw, keptOfVirtualOperator)

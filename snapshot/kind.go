@@ -11,6 +11,7 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
@@ -110,7 +111,7 @@ var (
 		decode: decodeCatalog, add: addCatalog, keep: keeping(keptOfCatalog)}
 	Pods = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: "pods",
 		Readers: Facts, restless: true,
-		Selector: olm.CatalogSourceLabel, decode: decodePod, add: addPod}
+		Selector: metakey.CatalogSource, decode: decodePod, add: addPod}
 	// Services are those by which OLM connects to catalogs.
 	Services = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Service"}, Resource: "services",
 		Readers: Facts, restless: true,

@@ -13,6 +13,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/owned"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 )
 
@@ -64,7 +65,7 @@ func (r *records) add(
 	}
 	if stored.ResourceVersion == "" { // there is none yet
 		stored.ObjectMeta = metav1.ObjectMeta{Namespace: r.namespace, Name: catalog.RecordsName,
-			Labels: map[string]string{owned.LabelManagedBy: owned.ManagedBy}}
+			Labels: map[string]string{metakey.ManagedBy: owned.ManagedBy}}
 	}
 	if err := r.writer.Put(ctx, stored); err != nil { // after a conflict everything is read again
 		return nil, fmt.Errorf("write ConfigMap %s/%s: %w", r.namespace, catalog.RecordsName, err)

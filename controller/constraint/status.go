@@ -14,6 +14,7 @@ import (
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/controller/constraint/virtual"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
@@ -176,7 +177,7 @@ func (in *statusInput) operators() (status metav1.ConditionStatus, reason, messa
 	if taken := in.WriteErrors[nameTaken]; taken > 0 {
 		return metav1.ConditionFalse, nameTaken, of(taken) + " there is another ClusterServiceVersion " +
 			in.Operator.Name +
-			", without label " + rules.VirtualOperatorLabel + ", which is left alone: delete or rename it"
+			", without label " + metakey.VirtualOperator + ", which is left alone: delete or rename it"
 	}
 	if len(in.WriteErrors) > 0 {
 		failed := 0

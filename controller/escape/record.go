@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/controller/manager"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/verdict"
@@ -79,9 +80,6 @@ func reasonsOf(escapes []rules.Escape) []reason {
 	return reasons
 }
 
-// annotation is the annotation of the Lease with the records.
-const annotation = "opgate.io/escapes"
-
 // Records are the ClusterServiceVersions that admission would have refused, as known to the leader. They are stored in
 // the Lease, and are safe for concurrent use.
 type Records struct {
@@ -97,10 +95,10 @@ func NewRecords(lease *manager.Lease, log logr.Logger) *Records {
 	r := &Records{lease: lease}
 	lease.OnAcquired(func(annotations map[string]string) {
 		var records []record
-		if text := annotations[annotation]; text != "" {
+		if text := annotations[metakey.Escapes]; text != "" {
 			if err := json.Unmarshal([]byte(text), &records); err != nil {
 				log.Error(err, "records of escapes cannot be read, starting without", "lease", manager.LeaseName,
-					"annotation", annotation)
+					"annotation", metakey.Escapes)
 				records = nil
 			}
 		}
@@ -112,13 +110,13 @@ func NewRecords(lease *manager.Lease, log logr.Logger) *Records {
 // save writes records to the Lease.
 func (r *Records) save(ctx context.Context, records []record) error {
 	if len(records) == 0 {
-		return r.lease.Annotate(ctx, annotation, "")
+		return r.lease.Annotate(ctx, metakey.Escapes, "")
 	}
 	text, err := json.Marshal(records)
 	if err != nil {
 		return err
 	}
-	return r.lease.Annotate(ctx, annotation, string(text))
+	return r.lease.Annotate(ctx, metakey.Escapes, string(text))
 }
 
 // ByConstraint returns the number of ClusterServiceVersions that a Constraint refuses.

@@ -17,6 +17,7 @@ import (
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/manager"
 	"github.com/opgate/opgate/controller/owned"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
@@ -40,7 +41,7 @@ type Controller struct {
 	queue manager.Queue[string]
 }
 
-// labelInstalled is the value of rules.RecordLabel, by which an administrator finds all records.
+// labelInstalled is the value of metakey.Record, by which an administrator finds all records.
 const labelInstalled = "installed"
 
 // New returns a Controller. AddTo adds it to a manager.
@@ -91,7 +92,7 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name,
-		Labels: map[string]string{owned.LabelManagedBy: owned.ManagedBy, state.RecordLabel: labelInstalled}},
+		Labels: map[string]string{metakey.ManagedBy: owned.ManagedBy, metakey.Record: labelInstalled}},
 		Data: map[string]string{state.RecordKey: encoded}}
 	if stored != nil {
 		object.UID, object.ResourceVersion = stored.UID, stored.ResourceVersion

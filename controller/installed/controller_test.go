@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/opgate/opgate/controller/apply"
-	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -116,7 +116,7 @@ func TestReconcile(t *testing.T) {
 			t.Fatalf("after %s: %d writes, want %d: %s", step.kind.Kind, s.writes, step.writes, got)
 		}
 	}
-	if label := s.stored.Labels[state.RecordLabel]; label != "installed" || s.stored.Name != "opgate-installed-shop" {
+	if label := s.stored.Labels[metakey.Record]; label != "installed" || s.stored.Name != "opgate-installed-shop" {
 		t.Errorf("it is written as %+v", s.stored.ObjectMeta)
 	}
 }
@@ -127,7 +127,7 @@ func TestDocumentedRemoval(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if command := "kubectl delete configmaps --namespace opgate-system -l " + state.RecordLabel + "=" +
+	if command := "kubectl delete configmaps --namespace opgate-system -l " + metakey.Record + "=" +
 		labelInstalled; !strings.Contains(string(manual), command+"\n") {
 		t.Errorf("docs/install.md has no command %s", command)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
 	"github.com/opgate/opgate/internal/events"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/bundle"
@@ -123,7 +124,7 @@ func (r *reconciler) evaluate(
 	op, current := r.unrecorded.in(p.Object), r.Store.Load()
 	in := new(*shared)
 	in.Policy, in.Rules, in.Problems, in.Namespace, in.Approvals = op, p, p.Problems, ns, approvals
-	in.Cluster = op.Labels["policy.open-cluster-management.io/cluster-name"]
+	in.Cluster = op.Labels[metakey.ClusterName]
 	in.Grants, in.Escaped, in.Now = r.Grants, r.Escaped(p.Namespace, p.Name), r.Now()
 	in.Package = func(c olm.Catalog) *catalog.Package { return r.Packages.Get(p.Package, c) }
 	if overlap := rules.Overlapping(ns, p.Package); p.Enforced && len(overlap) > 1 {

@@ -8,16 +8,17 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/opgate/opgate/internal/metakey"
 )
 
-// LabelManagedBy and ManagedBy are the label that every object has.
+// metakey.ManagedBy and ManagedBy are the label that every object has.
 const (
-	LabelManagedBy = "app.kubernetes.io/managed-by"
-	ManagedBy      = "opgate"
+	ManagedBy = "opgate"
 )
 
 // Labels are set on every owned object. Those of the release would make GitOps tools take the objects for their own.
-var Labels = map[string]string{LabelManagedBy: ManagedBy, "app.kubernetes.io/part-of": "opgate"}
+var Labels = map[string]string{metakey.ManagedBy: ManagedBy, "app.kubernetes.io/part-of": "opgate"}
 
 // Unstructured converts an object that was built from strings, numbers, booleans and lists of them.
 func Unstructured(object any) *unstructured.Unstructured {

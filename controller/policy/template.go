@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/opgate/opgate/controller/policy/watches"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules/dependency"
 )
 
@@ -180,7 +181,7 @@ func (rec *reconciliation) apply(
 		if err != nil {
 			return writeResult{fault: err.Error()}
 		}
-		same := live.GetAnnotations()[dependency.AnnotationPending] == pending
+		same := live.GetAnnotations()[metakey.Pending] == pending
 		if m.written == now && same {
 			m.writeError = nil
 			return writeResult{}

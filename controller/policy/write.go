@@ -25,6 +25,7 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/policy/watches"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -139,7 +140,7 @@ func kindFault(t *dependency.Template, kind watches.Kind, ok bool, o *Controller
 			strings.Join(kind.Versions, ", "), t.Version)
 	case !kind.Template:
 		return fmt.Sprintf("%s: kind %s is not one that templates may be: its CustomResourceDefinition %s.%s has no label %s=%s",
-			ref, ref.Kind, kind.Plural, kind.Group, dependency.LabelTemplate, dependency.LabelTemplateValue)
+			ref, ref.Kind, kind.Plural, kind.Group, metakey.PolicyType, dependency.LabelTemplateValue)
 	case forbidden != nil:
 		return fmt.Sprintf("%s: opgate may not list and watch %s.%s, and makes nothing that it cannot see: grant it (chart value ordering.rules)", ref, kind.Plural, kind.Group)
 	}
@@ -259,7 +260,7 @@ func desire(parent *policyv1.Policy, template *policyv1.PolicyTemplate, namespac
 		return nil, err
 	}
 	object.SetLabels(labels.Merge(given, labelsOf(parent)))
-	delete(annotations, dependency.AnnotationPending) // only Opgate sets it
+	delete(annotations, metakey.Pending) // only Opgate sets it
 	object.SetAnnotations(annotations)
 	if namespaced {
 		object.SetNamespace(parent.Namespace)
@@ -294,16 +295,16 @@ func texts(metadata map[string]any, field string) (map[string]string, error) {
 // a hub has set them; otherwise by the namespace, as no other name of it is known here.
 func labelsOf(parent *policyv1.Policy) map[string]string {
 	cluster := parent.Namespace
-	for _, label := range []string{dependency.LabelClusterName, dependency.LabelPlainClusterName} {
+	for _, label := range []string{metakey.ClusterName, metakey.PlainClusterName} {
 		if name := parent.Labels[label]; name != "" {
 			cluster = name
 			break
 		}
 	}
 	return map[string]string{
-		dependency.LabelPolicy:      parent.Name,
-		dependency.LabelClusterName: cluster, dependency.LabelPlainClusterName: cluster,
-		dependency.LabelClusterNamespace: parent.Namespace, dependency.LabelPlainClusterNamespace: parent.Namespace,
+		metakey.Policy:      parent.Name,
+		metakey.ClusterName: cluster, metakey.PlainClusterName: cluster,
+		metakey.ClusterNamespace: parent.Namespace, metakey.PlainClusterNamespace: parent.Namespace,
 	}
 }
 
@@ -329,7 +330,7 @@ func (d *desired) suspended(pending string) *unstructured.Unstructured {
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[dependency.AnnotationPending] = pending
+	annotations[metakey.Pending] = pending
 	object.SetAnnotations(annotations)
 	return object
 }
@@ -345,9 +346,9 @@ func (d *desired) replacement(
 	object.SetFinalizers(live.GetFinalizers())
 	object.SetLabels(labels.Merge(live.GetLabels(), d.object.GetLabels()))
 	annotations := labels.Merge(live.GetAnnotations(), d.object.GetAnnotations())
-	delete(annotations, dependency.AnnotationPending)
+	delete(annotations, metakey.Pending)
 	if pending != "" {
-		annotations = labels.Merge(annotations, map[string]string{dependency.AnnotationPending: pending})
+		annotations = labels.Merge(annotations, map[string]string{metakey.Pending: pending})
 	}
 	object.SetAnnotations(annotations)
 	object.SetOwnerReferences(d.owners(live, parent))

@@ -29,8 +29,6 @@ const (
 	OwnerName = "opgate-reports"
 	// Name is the name of every Report.
 	Name = "opgate"
-	// OmittedAnnotation is the number of results that a Report does not list.
-	OmittedAnnotation = "opgate.io/omitted-results"
 	// eventBatch is how long the events of a namespace are batched: an installation causes a dozen.
 	eventBatch = time.Second
 )

@@ -22,6 +22,7 @@ import (
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/owned"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/watched"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/state"
@@ -176,7 +177,7 @@ func (r *reconciler) live(ctx context.Context, namespace string) (*unstructured.
 
 // ours reports whether a Report is one of Opgate: by its label or, where another client has removed that, by its owner.
 func ours(live *unstructured.Unstructured, owner *metav1.OwnerReference) bool {
-	return live.GetLabels()[owned.LabelManagedBy] == owned.ManagedBy ||
+	return live.GetLabels()[metakey.ManagedBy] == owned.ManagedBy ||
 		slices.ContainsFunc(live.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == owner.UID })
 }
 
@@ -194,9 +195,9 @@ func (r *reconciler) put(
 	next.Namespace, next.Name = next.Scope.Name, Name
 	u := owned.Desired(live, owned.Unstructured(next), owner)
 	annotations := u.GetAnnotations()
-	delete(annotations, OmittedAnnotation)
+	delete(annotations, metakey.OmittedResults)
 	if omitted > 0 {
-		annotations = klabels.Merge(annotations, map[string]string{OmittedAnnotation: strconv.Itoa(omitted)})
+		annotations = klabels.Merge(annotations, map[string]string{metakey.OmittedResults: strconv.Itoa(omitted)})
 	}
 	if u.SetAnnotations(annotations); owned.Same(live, u) {
 		return live.GetResourceVersion(), nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/opgate/opgate/controller/policy/watches"
 	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules/dependency"
 )
 
@@ -20,7 +21,7 @@ func watchTemplates(t *testing.T, c *cluster.Cluster) {
 	w.Set(another, []watches.Target{made})
 	w.untilSeen(t, another, made, dependency.NoKind, "")
 	w.put(t, definition)
-	w.put(t, watchedCRD("Broad", "Cluster", map[string]any{dependency.LabelTemplate: "template"}, "v1"))
+	w.put(t, watchedCRD("Broad", "Cluster", map[string]any{metakey.PolicyType: "template"}, "v1"))
 	w.until(t, another, "the kind is there", func() bool { _, ok := w.Kinds().Lookup(watchedGroup, "Made"); return ok })
 	if ready, forbidden := w.Template(watchedGroup, "Made"); ready || forbidden != nil ||
 		len(w.requests.of("mades")) > 0 {
@@ -32,8 +33,8 @@ func watchTemplates(t *testing.T, c *cluster.Cluster) {
 	w.untilSeen(t, another, made, dependency.NotFound, "")
 
 	labelled := watchedObject("Made", "shop", "db", dependency.Compliant)
-	labelled.SetLabels(map[string]string{dependency.LabelPolicy: waiter.Name,
-		dependency.LabelClusterNamespace: "elsewhere"})
+	labelled.SetLabels(map[string]string{metakey.Policy: waiter.Name,
+		metakey.ClusterNamespace: "elsewhere"})
 	w.put(t, labelled)
 	w.put(t, watchedObject("Made", "shop", "unlabelled", dependency.Compliant))
 	owned := func(parent types.NamespacedName) string {
@@ -51,15 +52,15 @@ func watchTemplates(t *testing.T, c *cluster.Cluster) {
 	w.until(t, waiter, "its object changed", func() bool { return owned(waiter) == "Made db NonCompliant" })
 
 	// An object changes its owner: both are notified.
-	w.patch(t, labelled, `{"metadata":{"labels":{"`+dependency.LabelPolicy+`":"another"}}}`)
+	w.patch(t, labelled, `{"metadata":{"labels":{"`+metakey.Policy+`":"another"}}}`)
 	w.until(t, waiter, "its object is gone", func() bool { return owned(waiter) == "" })
 	w.until(t, another, "it has the object", func() bool { return owned(another) == "Made db NonCompliant" })
-	w.patch(t, labelled, `{"metadata":{"labels":{"`+dependency.LabelPolicy+`":null}}}`)
+	w.patch(t, labelled, `{"metadata":{"labels":{"`+metakey.Policy+`":null}}}`)
 	w.until(t, another, "its object is gone", func() bool { return owned(another) == "" })
 
 	broad := watchedObject("Broad", "", "db", dependency.Unknown)
-	broad.SetLabels(map[string]string{dependency.LabelPolicy: waiter.Name,
-		dependency.LabelClusterNamespace: waiter.Namespace})
+	broad.SetLabels(map[string]string{metakey.Policy: waiter.Name,
+		metakey.ClusterNamespace: waiter.Namespace})
 	w.put(t, broad)
 	w.until(t, waiter, "it has an object without a namespace", func() bool { return owned(waiter) == "Broad db " })
 	if w.Open() != 0 || len(w.requests.of("fieldSelector")) != 0 {
@@ -78,7 +79,7 @@ func watchTemplates(t *testing.T, c *cluster.Cluster) {
 func watchTemplatesForbidden(t *testing.T, c *cluster.Cluster) {
 	guest := newGuest(t, c, "guest-templates")
 	w := watchAs(t, c, guest.config, watches.Options{})
-	definition := watchedCRD("Guarded", "Namespaced", map[string]any{dependency.LabelTemplate: "template"}, "v1")
+	definition := watchedCRD("Guarded", "Namespaced", map[string]any{metakey.PolicyType: "template"}, "v1")
 	w.put(t, definition)
 	made := watchedTarget("Guarded", "shop", "db")
 	made.Template = true

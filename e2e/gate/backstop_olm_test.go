@@ -12,7 +12,7 @@ import (
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
-	"github.com/opgate/opgate/rules/evidence"
+	"github.com/opgate/opgate/internal/metakey"
 )
 
 // TestBackstopOLM runs a real OLM with what Opgate left in the API server, after Opgate was stopped and its webhook
@@ -111,7 +111,7 @@ func upgradesAlone(t *testing.T, e *harness.OLMEnv, namespace, pkg, allowed, nex
 func overridesAlone(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructured, csv string) {
 	t.Helper()
 	override := fmt.Sprintf(`{"metadata":{"annotations":{%q:"incident 7"}},"spec":{"approved":true}}`,
-		evidence.OverrideReasonAnnotation)
+		metakey.OverrideReason)
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "installplan", "-n", plan.GetNamespace(), plan.GetName(),
 		"--type=merge", "--patch", override)
 	e.WaitForCSV(t, plan.GetNamespace(), csv)

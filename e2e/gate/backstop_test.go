@@ -13,7 +13,7 @@ import (
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
-	"github.com/opgate/opgate/rules/evidence"
+	"github.com/opgate/opgate/internal/metakey"
 )
 
 // TestBackstop: what `opgate compile` prints holds the core of the gate on a cluster where no Opgate runs and no
@@ -75,16 +75,16 @@ func TestBackstop(t *testing.T) {
 	})
 	t.Run("an override needs the right to it, and a reason", func(t *testing.T) {
 		override := fmt.Sprintf(`{"metadata":{"annotations":{%q:"incident 7"}},"spec":{"approved":true}}`,
-			evidence.OverrideReasonAnnotation)
+			metakey.OverrideReason)
 		approve := []string{"patch", "installplan", "-n", namespace, "waiting", "--type=merge", "--patch", override}
 		harness.WantRefused(t, e.Cluster, cluster.Tenant, "", approve, "(Forbidden)",
 			"the override needs the verb override on operatorpolicies policies/"+namespace)
 		harness.WantRefused(t, e.Cluster, cluster.Admin, "",
 			[]string{"annotate", "installplan", "-n", namespace, "waiting",
-				evidence.OverrideReasonAnnotation + "=incident 7"}, "(Forbidden)", "(plan/override-reason)")
+				metakey.OverrideReason + "=incident 7"}, "(Forbidden)", "(plan/override-reason)")
 		harness.Kubectl(t, e.Cluster, cluster.Admin, "", approve...)
 		harness.WantField(t, e.Stored(t, waiting), `"incident 7"`, "metadata", "annotations",
-			evidence.OverrideReasonAnnotation)
+			metakey.OverrideReason)
 	})
 	t.Run("the contents of unpacked bundles are OLM's", func(t *testing.T) { unpackedIsKept(t, e) })
 	t.Run("other namespaces are left alone", func(t *testing.T) {
@@ -130,7 +130,7 @@ func unpackedIsKept(t *testing.T, e *harness.Env) {
 		"a removed label":     patch(name, `{"metadata":{"labels":null},"data":{"csv.yaml":"forged"}}`),
 		"an annotation": patch(name,
 			`{"metadata":{"annotations":{"olm.contentEncoding":"gzip+base64"}}}`),
-		"a reason without the contents": patch(name, `{"metadata":{"annotations":{"`+evidence.OverrideReasonAnnotation+
+		"a reason without the contents": patch(name, `{"metadata":{"annotations":{"`+metakey.OverrideReason+
 			`":" "}},"data":{}}`),
 	} {
 		t.Run(what, func(t *testing.T) { harness.WantRefused(t, e.Cluster, cluster.Admin, "", args, held...) })
@@ -146,7 +146,7 @@ func unpackedIsKept(t *testing.T, e *harness.Env) {
 		"-")
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", patch("settings", forged)...)
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "",
-		patch(name, `{"metadata":{"annotations":{"`+evidence.OverrideReasonAnnotation+
+		patch(name, `{"metadata":{"annotations":{"`+metakey.OverrideReason+
 			`":"incident 7"}},"data":{"csv.yaml":"mended"}}`)...)
 	wantContents("mended")
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", patch(name, `{"metadata":{"finalizers":null}}`)...)

@@ -19,7 +19,7 @@ import (
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
 	"github.com/opgate/opgate/e2e/olm"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/internal/metakey"
 )
 
 const (
@@ -191,7 +191,7 @@ func waitForApproval(t *testing.T, e *harness.OLMEnv, namespace, name, approval,
 			return err
 		}
 		have, _, _ := unstructured.NestedString(s.Object, "spec", "installPlanApproval")
-		note, noted := s.GetAnnotations()[rules.RequestedApprovalAnnotation]
+		note, noted := s.GetAnnotations()[metakey.RequestedApproval]
 		if have != approval || note != asked || noted != (asked != "") {
 			return fmt.Errorf("it is %q with annotations %v", have, s.GetAnnotations())
 		}

@@ -15,6 +15,7 @@ import (
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -113,7 +114,7 @@ func virtualOperator(t *testing.T, e *harness.OLMEnv) {
 	made := waitForVirtualOperator(t, e, virtual, provides(map[string]string{
 		"acme.gpu": `{"memory":80}`, "acme.text": `"<ü>"`, "olm.k8s": kubernetes, "olm.kubeversion": kubernetes,
 	}))
-	harness.WantField(t, made, `"`+namespace+`"`, "metadata", "labels", rules.VirtualOperatorLabel)
+	harness.WantField(t, made, `"`+namespace+`"`, "metadata", "labels", metakey.VirtualOperator)
 	owner := made.GetOwnerReferences()
 	if uid := e.Get(t, harness.Constraints, "", namespace).GetUID(); len(owner) != 1 || owner[0].Kind != "Constraint" ||
 		owner[0].UID != uid {
@@ -158,7 +159,7 @@ func tamper(t *testing.T, e *harness.OLMEnv, virtual *unstructured.Unstructured)
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "rolebinding", "-n", namespace, "csv-writer",
 		"--role=csv-writer", "--user="+string(cluster.Tenant))
 	fake := virtualOperatorIn(namespace, "fake")
-	fake.SetLabels(map[string]string{rules.VirtualOperatorLabel: "fake"})
+	fake.SetLabels(map[string]string{metakey.VirtualOperator: "fake"})
 	fake.Object["spec"] = virtual.Object["spec"]
 	for _, user := range []cluster.User{cluster.Admin, cluster.Tenant} {
 		for what, args := range map[string][]string{
@@ -166,7 +167,7 @@ func tamper(t *testing.T, e *harness.OLMEnv, virtual *unstructured.Unstructured)
 				`operatorframework.io/properties={"properties":[]}`},
 			"spec": {"patch", "csv", "-n", namespace, name, "--type=merge", "--patch",
 				`{"spec":{"version":"1.0.0"}}`},
-			"label": {"label", "csv", "-n", namespace, name, rules.VirtualOperatorLabel + "-"},
+			"label": {"label", "csv", "-n", namespace, name, metakey.VirtualOperator + "-"},
 		} {
 			// The tenant's role takes a moment to be known.
 			e.Eventually(t, "be refused to change its "+what, func(ctx context.Context) error {
@@ -180,7 +181,7 @@ func tamper(t *testing.T, e *harness.OLMEnv, virtual *unstructured.Unstructured)
 		}
 		harness.WantRefused(t, e.Cluster, user, harness.AsJSON(t, fake), []string{"create", "-f", "-"},
 			"clusterserviceversion "+namespace+"/"+fake.GetName()+
-				": a virtual operator, which label "+rules.VirtualOperatorLabel+
+				": a virtual operator, which label "+metakey.VirtualOperator+
 				" makes it, is for Opgate alone to write (csv/virtual-operator)")
 	}
 	if now := e.Get(t, harness.ClusterServiceVersions, namespace,

@@ -258,17 +258,16 @@ func TestStaticPolicies(t *testing.T) {
 		refused(t, "an edit", admin.Patch(t.Context(), stored,
 			crclient.RawPatch(types.MergePatchType, []byte(`{"spec":{"remediationAction":"inform"}}`))),
 			"may change or delete it")
-		// Attack s2: v1beta1 has fields of the policy in an annotation, and another annotation changes how a spec is read.
-		for _, annotation := range []string{"opgate.io/conversion", "policy.open-cluster-management.io/disable-templates"} {
-			for _, version := range []string{"v1beta1", "v1beta2"} {
-				result, err := e.Kubectl(t.Context(), cluster.Admin, "", "annotate", "--overwrite",
-					"operatorpolicies."+version+".policy.open-cluster-management.io", policy.GetName(), "-n",
-					policy.GetNamespace(), annotation+`={"versionRange":">=0.0.0"}`)
-				if err != nil || !strings.Contains(result.Stderr, "may change or delete it") {
-					t.Errorf("%s in %s: %v, %s", annotation, version, err, result.Stderr)
-				}
+		wantKeysKept(t, e, waiting, stored)
+		documents := strings.Split(compiled(t, e, harness.WithField(policy.DeepCopy(), "Deny", "spec", "deletion")), "\n---\n")
+		for _, file := range static.Loaded {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
 			}
+			documents = append(documents, strings.Split(string(text), "\n---\n")...)
 		}
+		wantVersions(t, e, documents)
 		if err := admin.Patch(t.Context(), stored, crclient.RawPatch(types.MergePatchType,
 			[]byte(`{"metadata":{"annotations":{"example.com/a":"b"}}}`))); err != nil {
 			t.Errorf("annotated: %v", err)

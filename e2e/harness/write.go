@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/opgate/opgate/e2e/cluster"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/internal/metakey"
 )
 
 // Put creates an object and then writes its status, if it has one, and removes the object after the test. It returns
@@ -50,7 +50,7 @@ func repeated(ctx context.Context, u *unstructured.Unstructured, write func() er
 func (e *Env) Create(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	author := e.Clients[cluster.Admin]
 	switch kind := u.GetKind(); {
-	case u.GetLabels()[rules.VirtualOperatorLabel] != "", (kind == "ConfigMap" || kind == "Lease") && u.GetNamespace() == cluster.OpgateNamespace:
+	case u.GetLabels()[metakey.VirtualOperator] != "", (kind == "ConfigMap" || kind == "Lease") && u.GetNamespace() == cluster.OpgateNamespace:
 		var err error
 		if author, err = e.InPlaceOfOpgate(); err != nil {
 			return nil, err

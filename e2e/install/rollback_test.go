@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -63,6 +64,7 @@ func TestRollback(t *testing.T) {
 		s.underLoad(t, namespace, func() { s.Shell(t, ShellSteps(t, "../../docs/upgrade.md", step.command)[0]) },
 			tries...)
 		s.wantImage(t, step.earlier)
+		s.wantSettled(t)
 		for object, got := range s.specs(t, features) {
 			if got != stored[object] {
 				t.Errorf("after %s %s is\n%s\nit was\n%s", step.command, object, got, stored[object])
@@ -81,6 +83,24 @@ func TestRollback(t *testing.T) {
 		})
 	}
 	s.WantNothingForbidden(t)
+}
+
+// wantSettled wants nobody to write the webhook configurations any more: two versions that both set them to what they
+// have would go on for ever.
+func (s *Site) wantSettled(t *testing.T) {
+	t.Helper()
+	generations := func() string {
+		return s.Admin(t, "get", "validatingwebhookconfiguration/opgate", "mutatingwebhookconfiguration/opgate", "-o",
+			"jsonpath={.items[*].metadata.generation}")
+	}
+	harness.Eventually(t, "the webhook configurations stay as they are", func(context.Context) error {
+		before := generations()
+		time.Sleep(2 * time.Second)
+		if now := generations(); now != before {
+			return fmt.Errorf("their generations are %s, and were %s two seconds before", now, before)
+		}
+		return nil
+	})
 }
 
 // previous is the commit to go back to. Without one the test is skipped, and fails where CI runs it, so that a checkout

@@ -6,7 +6,7 @@ import (
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
 	"github.com/opgate/opgate/e2e/olm"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/internal/metakey"
 )
 
 // allowList is about a mayhave policy: a tenant asks for the operator, the loop approves what is allowed, and nothing
@@ -39,7 +39,7 @@ spec:
 	sub := e.Get(t, harness.Subscriptions, namespace, "etcd")
 	harness.WantField(t, sub, `"Manual"`, "spec", "installPlanApproval") // by admission
 	if annotations := len(sub.GetAnnotations()); annotations != 1 ||
-		sub.GetAnnotations()[rules.RequestedApprovalAnnotation] != "Automatic" {
+		sub.GetAnnotations()[metakey.RequestedApproval] != "Automatic" {
 		t.Errorf("the Subscription has annotations %v, want only what it asked for", sub.GetAnnotations())
 	}
 	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, namespace, harness.Etcd4), harness.Etcd4,

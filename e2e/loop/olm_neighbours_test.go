@@ -5,7 +5,7 @@ import (
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/internal/metakey"
 )
 
 // pinnedAndFree has operators with and without a policy in one namespace. That one is Manual makes OLM ask about all.
@@ -31,7 +31,7 @@ func pinnedAndFree(t *testing.T, e *harness.OLMEnv) {
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))
 	nats := e.Get(t, harness.Subscriptions, namespace, "nats")
 	harness.WantField(t, nats, `"Manual"`, "spec", "installPlanApproval")
-	harness.WantField(t, nats, `"Automatic"`, "metadata", "annotations", rules.RequestedApprovalAnnotation)
+	harness.WantField(t, nats, `"Automatic"`, "metadata", "annotations", metakey.RequestedApproval)
 }
 
 // freeAreHeld is the same where people want to decide about operators without a policy.

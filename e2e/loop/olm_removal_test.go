@@ -11,7 +11,7 @@ import (
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
 	"github.com/opgate/opgate/e2e/olm"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/internal/metakey"
 )
 
 // storyRemoval is story 6: what a policy has installed, another version of it removes, by the default with all that is
@@ -149,7 +149,7 @@ func waitForRequest(t *testing.T, e *harness.OLMEnv, namespace, want, noted stri
 			return err
 		}
 		approval, _, _ := unstructured.NestedString(sub.Object, "spec", "installPlanApproval")
-		if note := sub.GetAnnotations()[rules.RequestedApprovalAnnotation]; approval != want || note != noted {
+		if note := sub.GetAnnotations()[metakey.RequestedApproval]; approval != want || note != noted {
 			return fmt.Errorf("it is %q noted %q", approval, note)
 		}
 		return nil

@@ -16,14 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/opgate/opgate/internal/metakey"
 )
 
 const (
 	// fieldManager owns what the manifests say. Nothing in them is written by package certs, so applying them again
 	// takes nothing away.
 	fieldManager = "opgate-register"
-	// versionLabel is the version of Opgate that an object belongs to.
-	versionLabel = "app.kubernetes.io/version"
 )
 
 // clusterRoles is the kind that may own webhook configurations: OLM deletes the ClusterRoles of an operator that is
@@ -91,9 +91,9 @@ func (o *Options) apply(ctx context.Context, object *unstructured.Unstructured) 
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	if err == nil && later(current.GetLabels()[versionLabel], object.GetLabels()[versionLabel]) {
+	if err == nil && later(current.GetLabels()[metakey.Version], object.GetLabels()[metakey.Version]) {
 		o.Log.Info("left as a later version has registered it", "kind", object.GetKind(), "name", object.GetName(),
-			"version", current.GetLabels()[versionLabel])
+			"version", current.GetLabels()[metakey.Version])
 		return nil
 	}
 	// By force: these objects may have been applied by Helm or kubectl before, or come from another controller.
@@ -102,7 +102,7 @@ func (o *Options) apply(ctx context.Context, object *unstructured.Unstructured) 
 		return err
 	}
 	o.Log.Info("registered", "kind", object.GetKind(), "name", object.GetName(),
-		"version", object.GetLabels()[versionLabel])
+		"version", object.GetLabels()[metakey.Version])
 	return nil
 }
 

@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
-	"github.com/opgate/opgate/rules/evidence"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -128,7 +128,7 @@ func TestOverride(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := approval("shop", "etcd.v2")
-			w.object.(object)["metadata"].(object)["annotations"] = object{evidence.OverrideReasonAnnotation: "incident 7"}
+			w.object.(object)["metadata"].(object)["annotations"] = object{metakey.OverrideReason: "incident 7"}
 			w.rights = c.rights
 			got := under(t, c.policies...).judge(t, w)
 			if len(got.failed) > 0 || c.refused != (len(got.refused) > 0) {
@@ -150,26 +150,26 @@ func TestOverrideEnd(t *testing.T) {
 		old, expires object
 		refused      bool
 	}{
-		"unchanged": {object{evidence.OverrideExpiresAnnotation: end}, object{evidence.OverrideExpiresAnnotation: end},
+		"unchanged": {object{metakey.OverrideExpires: end}, object{metakey.OverrideExpires: end},
 			false},
-		"prolonged": {object{evidence.OverrideExpiresAnnotation: end}, object{evidence.OverrideExpiresAnnotation: later},
+		"prolonged": {object{metakey.OverrideExpires: end}, object{metakey.OverrideExpires: later},
 			true},
-		"removed": {object{evidence.OverrideExpiresAnnotation: end}, object{}, true},
-		"open again": {object{evidence.OverrideExpiresAnnotation: "ended " + end},
-			object{evidence.OverrideExpiresAnnotation: end}, true},
-		"ended": {object{evidence.OverrideExpiresAnnotation: end},
-			object{evidence.OverrideExpiresAnnotation: "ended " + end}, false},
-		"ended later": {object{evidence.OverrideExpiresAnnotation: end},
-			object{evidence.OverrideExpiresAnnotation: "ended " + later}, true},
-		"ended now": {object{evidence.OverrideExpiresAnnotation: end}, object{evidence.OverrideExpiresAnnotation: "ended"},
+		"removed": {object{metakey.OverrideExpires: end}, object{}, true},
+		"open again": {object{metakey.OverrideExpires: "ended " + end},
+			object{metakey.OverrideExpires: end}, true},
+		"ended": {object{metakey.OverrideExpires: end},
+			object{metakey.OverrideExpires: "ended " + end}, false},
+		"ended later": {object{metakey.OverrideExpires: end},
+			object{metakey.OverrideExpires: "ended " + later}, true},
+		"ended now": {object{metakey.OverrideExpires: end}, object{metakey.OverrideExpires: "ended"},
 			false},
-		"added": {object{}, object{evidence.OverrideExpiresAnnotation: later}, true},
+		"added": {object{}, object{metakey.OverrideExpires: later}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := approval("shop", "etcd.v2")
 			plan := w.object.(object)
-			c.old[evidence.OverrideReasonAnnotation], c.expires[evidence.OverrideReasonAnnotation] = "incident 7",
+			c.old[metakey.OverrideReason], c.expires[metakey.OverrideReason] = "incident 7",
 				"incident 7"
 			plan["metadata"].(object)["annotations"] = c.old
 			old := clone(t, plan)
@@ -276,7 +276,7 @@ func TestAccounts(t *testing.T) {
 	w := write{resource: "clusterserviceversions", object: object{"apiVersion": "operators.coreos.com/v1alpha1",
 		"kind": "ClusterServiceVersion",
 		"metadata": object{"namespace": "shop", "name": "etcd.v2", "annotations": object{
-			olm.PropertiesAnnotation: `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"2.0.0"}}]}`}}, "spec": object{}}}
+			metakey.Properties: `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"2.0.0"}}]}`}}, "spec": object{}}}
 	for _, c := range []struct {
 		accounts map[string][]string
 		user     string
@@ -310,7 +310,7 @@ func TestD1CSVsThatHideTheirPackage(t *testing.T) {
 	csv := func(namespace, name, properties string) object {
 		return object{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
 			"metadata": object{"namespace": namespace,
-				"name": name, "annotations": object{olm.PropertiesAnnotation: properties}}, "spec": object{}}
+				"name": name, "annotations": object{metakey.Properties: properties}}, "spec": object{}}
 	}
 	attack := func(t *testing.T, w write, refused bool) {
 		t.Helper()
@@ -338,7 +338,7 @@ func TestD1CSVsThatHideTheirPackage(t *testing.T) {
 			attack(t, write{user: "alice", object: csv("shop", "etcd.v0.9.4", hidden),
 				old: csv("shop", "etcd.v0.9.4", named("foreign"))}, true)
 			copied := csv("shop", "etcd.v0.9.4", hidden)
-			copied["metadata"].(object)["labels"] = object{olm.CopiedFromLabel: "elsewhere"}
+			copied["metadata"].(object)["labels"] = object{metakey.CopiedFrom: "elsewhere"}
 			attack(t, write{user: "alice", object: csv("shop", "etcd.v0.9.4", hidden), old: copied}, true)
 			// Controls: OLM, Opgate, accounts that write steps, a namespace that is not governed, an update of what was
 			// there before.

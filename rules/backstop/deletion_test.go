@@ -9,6 +9,7 @@ import (
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
@@ -97,6 +98,13 @@ func policyObject(action, deletion string) object {
 		spec)
 }
 
+// conversionOf returns a policy in v1beta1, as the definition of another program has it, with what its annotation carries.
+func conversionOf(policy object, carried string) object {
+	policy["apiVersion"] = "policy.open-cluster-management.io/v1beta1"
+	policy["metadata"].(object)["annotations"] = object{"opgate.io/conversion": carried}
+	return policy
+}
+
 var (
 	etcdLabel = object{"operators.coreos.com/etcd.shop": ""}
 	withOwner = object{"ownerReferences": []any{object{"apiVersion": "v1", "kind": "ConfigMap", "name": "a",
@@ -159,6 +167,13 @@ func TestDeletion(t *testing.T) {
 			refused: "operatorpolicy policies/etcd: " + deleting},
 		{name: "the policy after it was edited to Allow",
 			write: write{resource: "operatorpolicies", old: policyObject("enforce", "Allow")}},
+		{name: "a policy in v1beta1 of another program's definition", write: write{resource: "operatorpolicies",
+			old: conversionOf(policyObject("enforce", ""), `{"minimumAge":"1h","deletion" : "Deny"}`)},
+			refused: "operatorpolicy policies/etcd: " + deleting},
+		{name: "one that allows it", write: write{resource: "operatorpolicies",
+			old: conversionOf(policyObject("enforce", ""), `{"deletion":"Allow"}`)}},
+		{name: "one with another field of that value", write: write{resource: "operatorpolicies",
+			old: conversionOf(policyObject("enforce", ""), `{"reason":"\"deletion\":\"Deny\""}`)}},
 		{name: "a policy without the field", write: write{resource: "operatorpolicies",
 			old: policyObject("enforce", "")}},
 		{name: "a policy that informs", write: write{resource: "operatorpolicies",
@@ -183,7 +198,7 @@ func TestDeletion(t *testing.T) {
 				old: subscriptionTo("shop", "etcd", nil)}, refused: "subscription shop/any: " + deleting},
 		{name: "an annotation confirms nothing under Deny", write: write{resource: "subscriptions",
 			old: subscriptionTo("shop", "etcd",
-				object{"annotations": object{policyv1beta2.DeleteConfirmedAnnotation: uid}})},
+				object{"annotations": object{metakey.DeleteConfirmed: uid}})},
 			refused: "subscription shop/any: " + deleting},
 		{name: "an owner is added", write: write{resource: "subscriptions", old: subscriptionTo("shop", "etcd", nil),
 			object: subscriptionTo("shop", "etcd", withOwner)},
@@ -268,7 +283,7 @@ func TestDeletionConfirmed(t *testing.T) {
 	const asks = "subscription shop/any: deleting it is not confirmed, as asked for by OperatorPolicy policies/etcd (deletion/unconfirmed): " +
 		"to delete it, set its annotation opgate.io/delete-confirmed to its UID first, " + uid
 	confirmed := func(value string) object {
-		return object{"annotations": object{policyv1beta2.DeleteConfirmedAnnotation: value}}
+		return object{"annotations": object{metakey.DeleteConfirmed: value}}
 	}
 	for _, c := range []struct {
 		name     string
@@ -496,7 +511,7 @@ func TestDeletionByConstraintOfLongNames(t *testing.T) {
 
 // TestDeletionByConstraintAndPolicy: the stricter one is named, and a policy where both are as strict.
 func TestDeletionByConstraintAndPolicy(t *testing.T) {
-	confirmed := object{"annotations": object{policyv1beta2.DeleteConfirmedAnnotation: uid}}
+	confirmed := object{"annotations": object{metakey.DeleteConfirmed: uid}}
 	const byPolicy = ": deleting it is not allowed by OperatorPolicy policies/etcd (deletion/denied): " +
 		"to delete it, set spec.deletion of the policy to Allow first"
 	for _, c := range []struct {

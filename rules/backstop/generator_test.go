@@ -11,9 +11,9 @@ import (
 	"time"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 )
@@ -96,7 +96,7 @@ func (w *world) addPolicies() {
 			op.Spec.Exceptions = []policyv1beta2.Exception{w.exception(pkg), w.exception(pkg)}
 		}
 		if w.chance(10) {
-			op.Annotations = map[string]string{dependency.AnnotationPending: "policies/first"}
+			op.Annotations = map[string]string{metakey.Pending: "policies/first"}
 		}
 		p := rules.NewOperatorPolicy(op)
 		p.Incomplete = false // one with template text is one that could not be completed

@@ -6,6 +6,8 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/opgate/opgate/internal/metakey"
 )
 
 const (
@@ -41,9 +43,9 @@ type StaticInput struct {
 func CompileStatic(in StaticInput) (validating, mutating []runtime.Object) {
 	validating = render("static", struct {
 		StaticInput
-		Writers            []string
+		Writers, Keys      []string
 		Who, Lease, Answer string
-	}{in, append([]string{in.Opgate}, in.Maintainers...), cmp.Or(strings.Join(in.Maintainers, ", "), "Opgate itself"),
+	}{in, append([]string{in.Opgate}, in.Maintainers...), metakey.Kept(), cmp.Or(strings.Join(in.Maintainers, ", "), "Opgate itself"),
 		ProbeLease, ProbeAnswer + in.Set})
 	c := contents{Input: &Input{Opgate: in.Opgate, Namespace: in.Namespace},
 		Actions: []admissionv1.ValidationAction{admissionv1.Deny}}

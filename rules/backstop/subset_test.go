@@ -10,11 +10,11 @@ import (
 	"testing"
 
 	"github.com/opgate/opgate/internal/cases"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
 	"github.com/opgate/opgate/rules/bundle"
-	"github.com/opgate/opgate/rules/evidence"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -147,12 +147,12 @@ func (w *world) create(t testing.TB, namespace string, c *judgedWrite) {
 
 func (w *world) annotate(o object) {
 	if w.chance(30) {
-		o["metadata"].(object)["annotations"] = object{evidence.OverrideReasonAnnotation: pick(w, "incident 7", " ",
+		o["metadata"].(object)["annotations"] = object{metakey.OverrideReason: pick(w, "incident 7", " ",
 			"x\ny")}
 	}
 	// Without a clock, one that has ended counts here.
 	if annotations, ok := o["metadata"].(object)["annotations"].(object); ok && w.chance(40) {
-		annotations[evidence.OverrideExpiresAnnotation] = pick(w, "2026-01-01T00:00:00Z", "2126-01-01T00:00:00Z", "soon",
+		annotations[metakey.OverrideExpires] = pick(w, "2026-01-01T00:00:00Z", "2126-01-01T00:00:00Z", "soon",
 			"ended")
 	}
 }
@@ -281,10 +281,10 @@ func (w *world) csvObject(namespace string) object {
 		if w.chance(25) {
 			properties = hide[pick(w, slices.Sorted(maps.Keys(hide))...)](properties)
 		}
-		o["metadata"].(object)["annotations"] = object{olm.PropertiesAnnotation: properties}
+		o["metadata"].(object)["annotations"] = object{metakey.Properties: properties}
 	}
 	if w.chance(10) {
-		o["metadata"].(object)["labels"] = object{olm.CopiedFromLabel: "elsewhere"}
+		o["metadata"].(object)["labels"] = object{metakey.CopiedFrom: "elsewhere"}
 	}
 	return o
 }

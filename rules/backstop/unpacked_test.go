@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules/backstop"
-	"github.com/opgate/opgate/rules/evidence"
 )
 
 // TestUnpacked: OLM and the Job write the contents of unpacked bundles, and no other user without a reason and the
@@ -30,7 +30,7 @@ func TestUnpacked(t *testing.T) {
 		return o
 	}
 	data := object{"data": object{"csv.yaml": "{}"}}
-	reason := object{"annotations": object{evidence.OverrideReasonAnnotation: "incident 7"}}
+	reason := object{"annotations": object{metakey.OverrideReason: "incident 7"}}
 	forged := object{"data": object{"csv.yaml": "forged"}}
 	right := "override configmaps olm/" + name
 	for _, c := range []struct {

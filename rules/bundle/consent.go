@@ -5,6 +5,7 @@ import (
 	"time"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/carrier"
@@ -101,7 +102,7 @@ func reviewChange(
 				Finding: verdict.Finding{Decision: verdict.Hold, What: name + " is held",
 					// The digest comes first, since a status cuts long messages.
 					Accepted: part.accept + digest + " in " + verdict.AcceptedPath + ", or annotate the plan with " +
-						evidence.ConsentAnnotation + ended + "; " + verb +
+						metakey.Consent + ended + "; " + verb +
 						text.Truncate(text.Escape(part.text), maxSummary) + ends,
 					Digest: digest}})
 		}
@@ -126,7 +127,7 @@ func consentBy(
 	if why := e.Ended(now); why != "" {
 		return verdict.Consent{}, " (the consent to it " + why + "; " + e.Accepted() + ")", false
 	}
-	given.From, given.By, given.Until = evidence.ConsentAnnotation, plan.Metadata.Annotations.ConsentBy, e.Until()
+	given.From, given.By, given.Until = metakey.Consent, plan.Metadata.Annotations.ConsentBy, e.Until()
 	return given, "", true
 }
 

@@ -42,7 +42,7 @@ func recordConstraintOn(
 	n *state.Namespace, c *carrier.Bundle, now time.Time, v *verdict.Verdict, what string, f *constraint.Finding,
 ) {
 	digest, _ := c.Digest() // where it is not known, names with a digest do not count
-	e := f.Definition.Exceptions.For(RuleConstraint, c.Name, digest, n.Name(), now)
+	e := n.ExceptionsOf(f.Definition, c.Package, c.Catalogs...).For(RuleConstraint, c.Name, digest, n.Name(), now)
 	if e == nil || f.Constraint == nil {
 		state.RecordConstraint(v, RuleConstraint, what, f)
 		return

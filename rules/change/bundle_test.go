@@ -12,6 +12,8 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/opgate/opgate/internal/metakey"
 )
 
 // The properties of the bundles in testdata, as in status.bundleLookups.
@@ -42,7 +44,7 @@ func configMap(t testing.TB, bundle string, zipped bool) []byte {
 		}
 	}
 	if zipped {
-		annotations[encodingAnnotation] = gzipBase64
+		annotations[metakey.ContentEncoding] = gzipBase64
 	}
 	return encode(t, map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": data, "binaryData": binaryData,
 		"metadata": map[string]any{"name": "unpacked", "annotations": annotations,
@@ -125,7 +127,7 @@ func derivedSteps(t testing.TB, csv *v1alpha1.ClusterServiceVersion) []json.RawM
 	strategy := csv.Spec.InstallStrategy.StrategySpec
 	add := func(prefix string, p v1alpha1.StrategyDeploymentPermissions, suffix string) {
 		meta := metav1.ObjectMeta{Name: csv.Name + "-" + suffix,
-			Labels: map[string]string{hashLabel: suffix, "olm.owner": csv.Name}}
+			Labels: map[string]string{metakey.PermissionsHash: suffix, "olm.owner": csv.Name}}
 		version := rbacv1.SchemeGroupVersion.String()
 		subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Name: p.ServiceAccountName, Namespace: csv.Namespace}}
 		ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: prefix + "Role", Name: meta.Name}

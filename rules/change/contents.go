@@ -15,6 +15,7 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 )
@@ -240,7 +241,7 @@ func (c *Contents) readCSV(o *object) error {
 	}
 	c.labels, c.annotations = csv.Metadata.Labels, csv.Metadata.Annotations
 	c.rawSpec, c.Version, c.Release = csv.Spec, c.spec.Version.String(), c.spec.Release.String()
-	if err := c.setProperties(c.annotations[olm.PropertiesAnnotation]); err != nil {
+	if err := c.setProperties(c.annotations[metakey.Properties]); err != nil {
 		return fmt.Errorf("the properties of %s cannot be read: %w", o, err)
 	}
 	return nil
@@ -257,7 +258,7 @@ func (c *Contents) Resolve(properties, replaces string) {
 	if c.annotations == nil {
 		c.annotations = map[string]string{}
 	}
-	c.annotations[olm.PropertiesAnnotation] = properties
+	c.annotations[metakey.Properties] = properties
 	if err := c.setProperties(properties); err != nil {
 		*c = Contents{CSV: c.CSV, Fault: text.Truncate("the properties of "+text.Name(c.CSV)+" cannot be read: "+
 			err.Error(), maxText)}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 )
 
@@ -131,9 +132,6 @@ func (c *Contents) readTokens(r *rights) error {
 	return nil
 }
 
-// aggregationLabel begins the labels that add the rules of a ClusterRole to one of the default user-facing ones.
-const aggregationLabel = "rbac.authorization.k8s.io/aggregate-to-"
-
 // addRole adds the rules of a role for whoever is bound to it, and for the users of the roles that aggregate it.
 func (r *rights) addRole(o *object, role *rbacObject) {
 	h := holder{wide: o.Kind == "ClusterRole", role: true, subject: "holders of " + o.String()}
@@ -146,7 +144,7 @@ func (r *rights) addRole(o *object, role *rbacObject) {
 			shownJSON(role.AggregationRule.ClusterRoleSelectors))
 	}
 	for label, value := range role.Metadata.Labels {
-		to, isDefault := strings.CutPrefix(label, aggregationLabel)
+		to, isDefault := strings.CutPrefix(label, metakey.AggregatePrefix)
 		switch {
 		case isDefault && value == "true":
 			to = "holders of ClusterRole " + text.Name(to)

@@ -10,6 +10,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 )
@@ -197,11 +198,8 @@ func riskOfKind(kind string) Risk {
 	return Notable
 }
 
-// hashLabel is on the roles and bindings that OLM derives from a ClusterServiceVersion.
-const hashLabel = "olm.permissions.hash"
-
 // ownerLabels are those that OLM sets on RBAC objects.
-var ownerLabels = []string{hashLabel, "olm.managed", "olm.owner", "olm.owner.kind", "olm.owner.namespace"}
+var ownerLabels = []string{metakey.PermissionsHash, metakey.OLMManaged, metakey.Owner, metakey.OwnerKind, metakey.OwnerNamespace}
 
 // derived knows the rules of a ClusterServiceVersion. The roles and bindings that OLM derives from it are in plans and
 // not in ConfigMaps, and have names with hashes. The label alone proves nothing: the rules must be the same.
@@ -216,7 +214,7 @@ func (c *Contents) derivedRules() *derived {
 	d := &derived{namespace: c.namespace, rules: map[string]bool{}, accounts: map[string]bool{},
 		roles: map[string]bool{}}
 	if !slices.ContainsFunc(c.objects,
-		func(o object) bool { return o.isRBAC() && o.Metadata.Labels[hashLabel] != "" }) {
+		func(o object) bool { return o.isRBAC() && o.Metadata.Labels[metakey.PermissionsHash] != "" }) {
 		return d
 	}
 	strategy := &c.spec.InstallStrategy.StrategySpec
@@ -244,7 +242,7 @@ func (d *derived) has(o *object) bool {
 		return d.roles[o.Kind+"/"+o.Metadata.Name]
 	}
 	var b rbacObject
-	if o.Metadata.Labels[hashLabel] == "" || json.Unmarshal(o.raw, &b) != nil || len(b.Subjects) != 1 {
+	if o.Metadata.Labels[metakey.PermissionsHash] == "" || json.Unmarshal(o.raw, &b) != nil || len(b.Subjects) != 1 {
 		return false
 	}
 	return d.roles[b.RoleRef.Kind+"/"+b.RoleRef.Name] && b.Subjects[0].Kind == "ServiceAccount" &&
@@ -253,7 +251,7 @@ func (d *derived) has(o *object) bool {
 
 func (d *derived) hasRole(o *object) bool {
 	var role rbacObject
-	return o.Metadata.Labels[hashLabel] != "" && json.Unmarshal(o.raw, &role) == nil && role.AggregationRule == nil &&
+	return o.Metadata.Labels[metakey.PermissionsHash] != "" && json.Unmarshal(o.raw, &role) == nil && role.AggregationRule == nil &&
 		!slices.ContainsFunc(sortedKeys(role.Metadata.Labels),
 			func(l string) bool { return !slices.Contains(ownerLabels, l) }) &&
 		d.rules[rulesKey(role.Rules)]

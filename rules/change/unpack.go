@@ -15,14 +15,14 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/opgate/opgate/internal/apijson"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/internal/yamlsize"
 )
 
 // The annotation by which the unpack Job says that binaryData has the manifests, and its value.
 const (
-	encodingAnnotation = "olm.contentEncoding"
-	gzipBase64         = "gzip+base64"
+	gzipBase64 = "gzip+base64"
 )
 
 // Unpack returns the manifests in a ConfigMap that OLM unpacked a bundle to, from the ConfigMap's JSON. It reads what
@@ -45,7 +45,7 @@ func Unpack(configMap []byte) ([]json.RawMessage, error) {
 		return nil, fmt.Errorf("the ConfigMap cannot be read: %w", err)
 	}
 	entries := make(map[string][]byte, len(object.Data)+len(object.BinaryData))
-	if object.Metadata.Annotations[encodingAnnotation] == gzipBase64 {
+	if object.Metadata.Annotations[metakey.ContentEncoding] == gzipBase64 {
 		if err := inflate(entries, object.BinaryData); err != nil {
 			return nil, err
 		}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/opgate/opgate/internal/metakey"
 )
 
 func TestUnpack(t *testing.T) {
@@ -82,7 +84,7 @@ func TestUnpack(t *testing.T) {
 func TestUnpackZipped(t *testing.T) {
 	const service = "kind: Service\nmetadata: {name: a}\n"
 	configMap := func(encoding string, entry []byte) []byte {
-		return encode(t, map[string]any{"metadata": map[string]any{"annotations": map[string]string{encodingAnnotation: encoding}},
+		return encode(t, map[string]any{"metadata": map[string]any{"annotations": map[string]string{metakey.ContentEncoding: encoding}},
 			"data": map[string]string{"plain.yaml": service}, "binaryData": map[string][]byte{"zipped.yaml": entry}})
 	}
 	for _, test := range []struct {

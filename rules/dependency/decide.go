@@ -3,6 +3,7 @@ package dependency
 import (
 	"slices"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 )
 
@@ -15,7 +16,7 @@ const (
 	DoKeep Decision = iota
 	// DoApply creates or updates the object, not suspended.
 	DoApply
-	// DoSuspend creates or updates the object, with AnnotationPending.
+	// DoSuspend creates or updates the object, with metakey.Pending.
 	DoSuspend
 	// DoDelete deletes the object.
 	DoDelete

@@ -28,27 +28,8 @@ const (
 	KindConstraintTemplate = "ConstraintTemplate"
 )
 
-// Annotations that the background loop writes or reads.
-const (
-	// AnnotationPending suspends an OperatorPolicy or a Constraint: its value is "<namespace>/<name>" of the Policy
-	// that waits. A suspended one holds approvals.
-	AnnotationPending = "opgate.io/pending"
-	// AnnotationHubError on a template says that the hub could not resolve the template.
-	AnnotationHubError = PolicyGroup + "/hub-templates-error"
-)
-
 // Labels of the objects that are created from templates, and of their CRDs.
 const (
-	// LabelPolicy is the name of the Policy.
-	LabelPolicy = PolicyGroup + "/policy"
-	// LabelClusterName and LabelClusterNamespace name the cluster to the existing policy controllers. The cluster's
-	// namespace is that of the Policy here.
-	LabelClusterName           = PolicyGroup + "/cluster-name"
-	LabelClusterNamespace      = PolicyGroup + "/cluster-namespace"
-	LabelPlainClusterName      = "cluster-name"
-	LabelPlainClusterNamespace = "cluster-namespace"
-	// LabelTemplate, with value "template" on a CRD, marks a kind that templates may have.
-	LabelTemplate      = PolicyGroup + "/policy-type"
 	LabelTemplateValue = "template"
 )
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 )
 
@@ -236,7 +237,7 @@ type Live struct {
 	// Ours is set where it belongs to the Policy. Owner is another owner, nil if none.
 	Ours  bool
 	Owner *Ref
-	// Suspended is set where it has AnnotationPending, Deleting where it is being deleted.
+	// Suspended is set where it has metakey.Pending, Deleting where it is being deleted.
 	Suspended, Deleting bool
 	Object              map[string]any
 	Observed            Observed
@@ -248,7 +249,7 @@ func LiveOf(object map[string]any, p *Policy) *Live {
 		return nil
 	}
 	u := &unstructured.Unstructured{Object: object}
-	_, suspended := u.GetAnnotations()[AnnotationPending]
+	_, suspended := u.GetAnnotations()[metakey.Pending]
 	live := &Live{Suspended: suspended, Deleting: u.GetDeletionTimestamp() != nil, Object: object,
 		Observed: Observe(object)}
 	live.Ours, live.Owner = p.owns(u)
@@ -258,8 +259,8 @@ func LiveOf(object map[string]any, p *Policy) *Live {
 // PolicyOf returns the Policy that an object was created for, from its labels. Cluster-scoped objects name the
 // namespace of the Policy in a label.
 func PolicyOf(object map[string]any) (Ref, bool) {
-	namespace := cmp.Or(textAt(object, "metadata", "namespace"), textAt(object, "metadata", "labels", LabelClusterNamespace))
-	name := textAt(object, "metadata", "labels", LabelPolicy)
+	namespace := cmp.Or(textAt(object, "metadata", "namespace"), textAt(object, "metadata", "labels", metakey.ClusterNamespace))
+	name := textAt(object, "metadata", "labels", metakey.Policy)
 	return PolicyRef(namespace, name), name != "" && namespace != ""
 }
 

@@ -14,14 +14,9 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules/lookup"
 )
-
-// AnnotationVerified is the mark of a Policy whose author's rights were verified: "<signature> [<kind>.<group>...]".
-// Admission sets and signs it with a key that only Opgate has, so that it cannot be forged, not even while Opgate is
-// down. The kinds are those that the author may not get cluster-wide: dependencies on them are not
-// verified if the kind is cluster-scoped.
-const AnnotationVerified = "opgate.io/verified"
 
 // Digest is the hash of a Policy's spec, independent of its JSON encoding.
 type Digest [sha256.Size]byte
@@ -66,7 +61,7 @@ func Sign(key []byte, p *policyv1.Policy, digest Digest, v Verification) string 
 
 // Verify reads the mark of a Policy. It is not ok unless the key signed it for this spec, namespace and name.
 func Verify(key []byte, p *policyv1.Policy, digest Digest) (v Verification, ok bool) {
-	fields := strings.Fields(p.Annotations[AnnotationVerified])
+	fields := strings.Fields(p.Annotations[metakey.Verified])
 	if len(key) == 0 || len(fields) == 0 || p.Name == "" ||
 		!hmac.Equal([]byte(fields[0]), []byte(signature(key, p, digest, fields[1:]))) {
 		return Verification{}, false
@@ -80,7 +75,7 @@ func Verify(key []byte, p *policyv1.Policy, digest Digest) (v Verification, ok b
 // signature covers everything that was verified. It excludes the UID, which is not known yet when a Policy is created.
 func signature(key []byte, p *policyv1.Policy, digest Digest, narrow []string) string {
 	mac := hmac.New(sha256.New, key)
-	fmt.Fprintf(mac, "%s v1\n%q %q\n%x\n%q", AnnotationVerified, p.Namespace, p.Name, digest, narrow)
+	fmt.Fprintf(mac, "%s v1\n%q %q\n%x\n%q", metakey.Verified, p.Namespace, p.Name, digest, narrow)
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
@@ -147,14 +142,14 @@ func (v Verification) Covers(d Dependency) bool {
 // UnverifiedText is why the templates of a Policy without a valid mark are not applied.
 const UnverifiedText = "the rights of the Policy's author were not verified when it was written (" + string(RulePolicyEscalation) + "): " +
 	"a user with the right to create what it makes has to write it again, with annotation " +
-	AnnotationVerified + " changed or left out, while opgate answers"
+	metakey.Verified + " changed or left out, while opgate answers"
 
 // narrowText is why a template is not applied whose author may not read one of its dependencies.
 func narrowText(d Dependency) string {
 	return "it waits for " + d.String() +
 		", which is in no namespace, and the right of the Policy's author to get it was not verified (" + string(RulePolicyDependencyAccess) + "): " +
 		"a user with the right to get all of its kind has to write the Policy again, with annotation " +
-		AnnotationVerified + " changed or left out"
+		metakey.Verified + " changed or left out"
 }
 
 // Uncovered returns why a template is not applied although its Policy has a valid mark, "" if it is.

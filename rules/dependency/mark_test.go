@@ -8,6 +8,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/internal/metakey"
 )
 
 const markedText = `{"metadata":{"namespace":"shop","name":"db"},"spec":{"disabled":false,"remediationAction":"enforce",
@@ -63,8 +64,8 @@ func TestB2MarkIsOfOneSpec(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p, digest := markedPolicy(t, strings.Replace(markedText, tc.from, tc.to, 1))
-			if p.Annotations = map[string]string{AnnotationVerified: mark}; tc.mark != "" {
-				p.Annotations[AnnotationVerified] = tc.mark
+			if p.Annotations = map[string]string{metakey.Verified: mark}; tc.mark != "" {
+				p.Annotations[metakey.Verified] = tc.mark
 			}
 			with := key
 			if tc.key != "" {

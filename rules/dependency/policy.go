@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 )
 
@@ -71,7 +72,7 @@ type Template struct {
 	// Met is what the status reports as status.details[].dependencies while the dependencies are met; empty for a
 	// template that is never suspended. Reported is what it reports.
 	Met, Reported string
-	// HubError is the value of AnnotationHubError. Unlike Fault it counts only once the dependencies are met.
+	// HubError is the value of metakey.HubError. Unlike Fault it counts only once the dependencies are met.
 	HubError string
 }
 

@@ -12,6 +12,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 )
 
@@ -145,10 +146,10 @@ func (p *Policy) readTemplate(index int, written *policyv1.PolicyTemplate) Templ
 		t.Ref.Namespace = ""
 	}
 	t.Suspendable = t.Ref.Suspendable()
-	if message, ok := h.Metadata.Annotations[AnnotationHubError]; ok {
+	if message, ok := h.Metadata.Annotations[metakey.HubError]; ok {
 		t.HubError = text.Truncate(message, 1000)
 		if t.HubError == "" {
-			t.HubError = "annotation " + AnnotationHubError + " is set"
+			t.HubError = "annotation " + metakey.HubError + " is set"
 		}
 	}
 	if err := p.labelled(); err != nil {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/lookup"
 	"github.com/opgate/opgate/rules/verdict"
@@ -229,7 +230,7 @@ func RefuseUnmarked(v *verdict.Verdict, generated bool) {
 	}
 	v.Refuse(verdict.Reason{Rule: RulePolicyEscalation, Decision: verdict.Hold, Field: "metadata.annotations",
 		Message: verdict.Sentence(
-			"that the rights of its author were verified could not be recorded in annotation "+AnnotationVerified,
+			"that the rights of its author were verified could not be recorded in annotation "+metakey.Verified,
 			RulePolicyEscalation, fix)})
 }
 
@@ -248,14 +249,14 @@ func NarrowKinds(missing []*Need) Verification {
 func MarkChange(annotations map[string]string, mark string) []verdict.Change {
 	const path = "/metadata/annotations"
 	switch {
-	case annotations[AnnotationVerified] == mark:
+	case annotations[metakey.Verified] == mark:
 		return nil
 	case annotations == nil:
 		return []verdict.Change{{Rule: RulePolicyEscalation, Path: path,
-			Value: map[string]string{AnnotationVerified: mark}}}
+			Value: map[string]string{metakey.Verified: mark}}}
 	}
 	return []verdict.Change{{Rule: RulePolicyEscalation,
-		Path: path + "/" + strings.ReplaceAll(AnnotationVerified, "/", "~1"), Value: mark}}
+		Path: path + "/" + strings.ReplaceAll(metakey.Verified, "/", "~1"), Value: mark}}
 }
 
 // LookupNeed returns the need of a lookup. It copies what that has, a part of the text of the template, which is not

@@ -4,14 +4,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-)
-
-// The annotations that end an override or a consent: a time as in RFC 3339. Without one it does not end.
-const (
-	OverrideExpiresAnnotation = "opgate.io/override-expires"
-	ConsentExpiresAnnotation  = "opgate.io/consent-expires"
 )
 
 // EndedMark begins the value of what has ended, whatever the time: the leader writes it at the end, so that a clock
@@ -21,21 +16,21 @@ const EndedMark = "ended"
 // MaxShown bounds what a message shows of a value that is no time, in bytes.
 const MaxShown = 64
 
-// Expiry is when an override or a consent ends.
+// Expiry is when an override or a consent ends, by an annotation (R-AP-12).
 type Expiry struct {
 	annotation string
-	// Value is that of the annotation; empty for no end.
+	// Value is a time as in RFC 3339; empty for no end.
 	Value string
 }
 
 // OverrideExpiry returns when the override of an object ends.
 func OverrideExpiry(m *olm.ObjectMeta) Expiry {
-	return Expiry{OverrideExpiresAnnotation, m.Annotations.OverrideExpires}
+	return Expiry{metakey.OverrideExpires, m.Annotations.OverrideExpires}
 }
 
 // ConsentExpiry returns when the consent to changes of a plan ends.
 func ConsentExpiry(m *olm.ObjectMeta) Expiry {
-	return Expiry{ConsentExpiresAnnotation, m.Annotations.ConsentExpires}
+	return Expiry{metakey.ConsentExpires, m.Annotations.ConsentExpires}
 }
 
 // At returns the time of the end. Outcomes: without an end never is true; a value that cannot be read, or that is

@@ -10,9 +10,6 @@ import (
 	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
-// OverrideReasonAnnotation holds the reason of a break-glass approval.
-const OverrideReasonAnnotation = "opgate.io/override-reason"
-
 // OverrideReason returns the reason for an override that an object has; "" for none.
 func OverrideReason(m *olm.ObjectMeta) string {
 	return strings.TrimSpace(m.Annotations.OverrideReason)
@@ -32,14 +29,6 @@ func OverrideEnd(p *olm.InstallPlan, now time.Time) string {
 	}
 	return OverrideExpiry(&p.Metadata).EndedText(now)
 }
-
-// The annotations of a plan by which a user consents to what it changes.
-const (
-	// ConsentAnnotation has the digests of the changes, separated by commas.
-	ConsentAnnotation = "opgate.io/consent"
-	// ConsentByAnnotation has the name of the user; it is optional. So is ConsentExpiresAnnotation.
-	ConsentByAnnotation = "opgate.io/consent-by"
-)
 
 // maxConsent bounds the annotation, in bytes: MaxDigests with a comma and a few blanks each.
 const maxConsent = operatorpolicy.MaxDigests * 80

@@ -1,8 +1,6 @@
 package operatorpolicy
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -37,6 +35,8 @@ const AfterEnd = "remove it, or prolong it with the verb override"
 type ExceptionSpec struct {
 	// Versions are in the form of spec.versions of an OperatorPolicy.
 	Versions []string
+	// Package is that of the versions; "" for any.
+	Package string
 	// Namespaces are those in which it counts; none for all.
 	Namespaces []string
 	Rules      []string
@@ -50,13 +50,13 @@ type Exception struct {
 	// index is the one in spec.exceptions.
 	index      int
 	entries    []string
+	pkg        string
 	namespaces []string
 	rules      []verdict.RuleID
 	reason     string
 	expires    time.Time
-	// id is the digest of what is set aside and until when. ended is set if the status has it: the leader has seen the
-	// end, and a clock that is behind, or was set back, does not open the exception again.
-	id    string
+	// ended is set if the leader has seen the end, or a later one, of which the status has the latest: a clock that is
+	// behind, or was set back, does not open the exception again, nor does a write that shortens or narrows it.
 	ended bool
 }
 
@@ -74,7 +74,7 @@ func ExceptionsOf(op *policyv1beta2.OperatorPolicy, known []string) (Exceptions,
 }
 
 // ReadExceptions returns exceptions, and what is not valid about them. One that is not valid is left out: it sets
-// nothing aside. Known are the IDs of the rules that may be named, ended the IDs that the status has.
+// nothing aside. Known are the IDs of the rules that may be named, ended is what Ended has returned.
 func ReadExceptions(specs []ExceptionSpec, known, ended []string) (all Exceptions, errs field.ErrorList) {
 	path := specPath.Child("exceptions")
 	if len(specs) > maxExceptions {
@@ -85,8 +85,11 @@ func ReadExceptions(specs []ExceptionSpec, known, ended []string) (all Exception
 		if errs = append(errs, faults...); len(faults) > 0 {
 			continue
 		}
-		e.index, e.id = i, e.digest()
-		e.ended = slices.Contains(ended, e.id)
+		e.index = i
+		e.ended = slices.ContainsFunc(ended, func(text string) bool {
+			end, err := time.Parse(time.RFC3339, text) // earlier releases have written digests
+			return err == nil && !e.expires.After(end)
+		})
 		all = append(all, e)
 	}
 	return all, errs
@@ -95,7 +98,7 @@ func ReadExceptions(specs []ExceptionSpec, known, ended []string) (all Exception
 func readException(path *field.Path, from *ExceptionSpec, known []string) (e Exception, errs field.ErrorList) {
 	versions, ids := path.Child("versions"), path.Child("rules")
 	names, faults := (&reader{}).list(versions, from.Versions)
-	e = Exception{entries: names, namespaces: from.Namespaces, reason: from.Reason}
+	e = Exception{entries: names, pkg: from.Package, namespaces: from.Namespaces, reason: from.Reason}
 	switch n := len(e.entries); {
 	case n == 0:
 		errs = append(errs, field.Required(versions, "name the ClusterServiceVersions that the exception is for"))
@@ -129,16 +132,6 @@ func readException(path *field.Path, from *ExceptionSpec, known []string) (e Exc
 	expires, faults := moment(path.Child("expires"), from.Expires)
 	e.expires = expires
 	return e, append(errs, faults...)
-}
-
-// digest identifies what an exception sets aside and until when. The reason does not count.
-func (e *Exception) digest() string {
-	hash := sha256.New()
-	for _, part := range [][]string{slices.Sorted(slices.Values(e.entries)), slices.Sorted(slices.Values(e.namespaces)),
-		e.ruleNames(), {e.expires.UTC().Format(time.RFC3339Nano)}} {
-		_, _ = fmt.Fprintf(hash, "%q\n", part) // hashes return no errors
-	}
-	return "sha256:" + hex.EncodeToString(hash.Sum(nil))
 }
 
 func (e *Exception) ruleNames() []string {
@@ -262,20 +255,28 @@ func (l Exceptions) Next(now time.Time) time.Time {
 	return next
 }
 
-// Ended returns the IDs of the exceptions that have ended, for the status.
-func (l Exceptions) Ended(now time.Time) []string {
-	var ids []string
-	for i := range l {
-		if !l[i].inForce(now) {
-			ids = append(ids, l[i].id)
-		}
-	}
-	return ids
+// Of returns the exceptions that name a package, or none.
+func (l Exceptions) Of(pkg string) Exceptions {
+	return slices.DeleteFunc(slices.Clone(l), func(e Exception) bool { return e.pkg != "" && e.pkg != pkg })
 }
 
-// SameEnded reports whether two lists have the same exceptions that are known to have ended.
+// Ended returns the latest end of those that have ended, for the status; nothing if none has.
+func (l Exceptions) Ended(now time.Time) []string {
+	var last *Exception
+	for i := range l {
+		if e := &l[i]; !e.inForce(now) && (last == nil || e.expires.After(last.expires)) {
+			last = e
+		}
+	}
+	if last == nil {
+		return nil
+	}
+	return []string{last.expires.Format(time.RFC3339Nano)}
+}
+
+// SameEnded reports whether of two lists the same exceptions are known to have ended.
 func SameEnded(a, b Exceptions) bool {
-	return slices.EqualFunc(a, b, func(x, y Exception) bool { return x.id == y.id && x.ended == y.ended })
+	return slices.EqualFunc(a, b, func(x, y Exception) bool { return x.index == y.index && x.ended == y.ended })
 }
 
 // Widened returns the paths of the exceptions that set more aside than others do, or for longer, whatever has ended.
@@ -296,7 +297,7 @@ func (e *Exception) widens(others Exceptions) bool {
 		name, _ := olm.CutDigest(entry)
 		for _, id := range e.rules {
 			covered := func(o Exception) bool {
-				return slices.Contains(o.rules, id) && !e.expires.After(o.expires) &&
+				return slices.Contains(o.rules, id) && !e.expires.After(o.expires) && (o.pkg == "" || o.pkg == e.pkg) &&
 					(slices.Contains(o.entries, entry) || slices.Contains(o.entries, name)) &&
 					(len(o.namespaces) == 0 || len(e.namespaces) > 0 &&
 						!slices.ContainsFunc(e.namespaces, func(n string) bool { return !o.in(n) }))
@@ -321,6 +322,9 @@ func (l Exceptions) At(now time.Time) ExceptionState {
 	for i := range l {
 		e := &l[i]
 		set, names := text.Names(e.ruleNames(), verdict.MaxListed), text.Names(e.entries, verdict.MaxListed)
+		if e.pkg != "" {
+			names += " of package " + text.Name(e.pkg)
+		}
 		if len(e.namespaces) > 0 {
 			names += " in " + text.Names(e.namespaces, verdict.MaxListed)
 		}

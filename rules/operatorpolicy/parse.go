@@ -18,9 +18,9 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/crdschema"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -65,7 +65,7 @@ func parse(op *policyv1beta2.OperatorPolicy, exceptable []string, templates bool
 		ApproveUpgrades: spec.EffectiveUpgradeApproval() == policyv1beta2.UpgradeApprovalAutomatic,
 		HoldDeprecated:  spec.Deprecated == policyv1beta2.DeprecatedHold,
 		Deletion:        spec.EffectiveDeletion(),
-		Pending:         op.Annotations[dependency.AnnotationPending],
+		Pending:         op.Annotations[metakey.Pending],
 		Incomplete:      dependsOnCluster(spec, r.templates),
 		source:          "OperatorPolicy " + op.Namespace + "/" + op.Name,
 	}
@@ -141,9 +141,9 @@ func (r *reader) judged(path *field.Path, values ...string) {
 // approval refuses what conversion from v1beta1 could not resolve: two forms that contradict each other, or a value
 // that fits neither. Such a policy does not specify what happens to upgrades.
 func (r *reader) approval(op *policyv1beta2.OperatorPolicy) {
-	if _, err := ParseDialect(op.Annotations[ConversionAnnotation]); err != nil {
-		r.invalid(field.NewPath("metadata", "annotations").Key(ConversionAnnotation),
-			op.Annotations[ConversionAnnotation],
+	if _, err := ParseDialect(op.Annotations[metakey.Conversion]); err != nil {
+		r.invalid(field.NewPath("metadata", "annotations").Key(metakey.Conversion),
+			op.Annotations[metakey.Conversion],
 			err.Error()+"; it has fields of v1beta2 that the definition of v1beta1 lacks, as JSON: correct it, or remove it")
 	}
 	v := op.Spec.Subscription.InstallPlanApproval

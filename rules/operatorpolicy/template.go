@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/metakey"
 )
 
 // Templated is a part of the spec in which template text is resolved, as a whole.
@@ -49,7 +50,7 @@ func unlessTemplate(s string) string {
 
 // TemplatesEnabled reports whether the policy framework resolves template text in this policy.
 func TemplatesEnabled(op *policyv1beta2.OperatorPolicy) bool {
-	switch op.Annotations["policy.open-cluster-management.io/disable-templates"] {
+	switch op.Annotations[metakey.DisableTemplates] {
 	case "1", "t", "T", "true", "TRUE", "True": // what strconv.ParseBool accepts as true
 		return false
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
@@ -57,4 +58,16 @@ func (n *Namespace) NeedsDigest(pkg, name string) bool {
 	}) || slices.ContainsFunc(n.Constraints().Definitions(), func(d *constraint.Definition) bool {
 		return d.Exceptions.NeedsDigest(name)
 	})
+}
+
+// ExceptionsOf returns the exceptions of a Constraint that count for a bundle of a package from catalogs, which all have
+// to be in the namespaces that the chart names: whoever creates a CatalogSource elsewhere chooses the names of what it
+// offers (threat O76). A catalog that is not known is the zero one, or none.
+func (n *Namespace) ExceptionsOf(d *constraint.Definition, pkg string, from ...olm.Catalog) operatorpolicy.Exceptions {
+	named := grant.Set{Catalogs: n.Facts().CatalogNamespaces}
+	if len(d.Exceptions) == 0 || named.Catalogs != nil && (len(from) == 0 || slices.ContainsFunc(from,
+		func(c olm.Catalog) bool { return named.MissingCatalog(c.Namespace) != "" })) {
+		return nil
+	}
+	return d.Exceptions.Of(pkg)
 }

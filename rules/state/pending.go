@@ -3,6 +3,7 @@ package state
 import (
 	"strings"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/verdict"
@@ -34,7 +35,7 @@ func (n *Namespace) chain(pending, waits, source string) string {
 	namespace, name, named := strings.Cut(pending, "/")
 	switch {
 	case !named:
-		return "annotation " + dependency.AnnotationPending + " says " + text.Quote(pending)
+		return "annotation " + metakey.Pending + " says " + text.Quote(pending)
 	case waits != "" && (n == nil || n.graph == nil):
 		return waits
 	}

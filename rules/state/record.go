@@ -20,9 +20,6 @@ import (
 // recorded.
 const MaxRecorded = 200
 
-// RecordLabel is the label of that ConfigMap.
-const RecordLabel = "opgate.io/record"
-
 // RecordKey is the key of the record in that ConfigMap.
 const RecordKey = "record"
 
@@ -43,7 +40,8 @@ type InstallRecord struct {
 	UID string `json:"uid,omitempty"`
 	// Operators are sorted by package and CSV.
 	Operators []RecordedOperator `json:"operators"`
-	// Group is the last OperatorGroup beside these; nil if nothing has been installed, or no single one was known then.
+	// Group is the last OperatorGroup beside these; nil if no single one was known, or if it has no account and nothing
+	// has been installed.
 	Group *RecordedGroup `json:"group,omitempty"`
 	// Since is when the API server created the ConfigMap, as RFC 3339 in UTC: since then something governs the
 	// namespace.
@@ -200,12 +198,12 @@ func (n *Namespace) NextRecord(unresolved bool) *InstallRecord {
 	slices.SortFunc(next.Operators, func(a, b RecordedOperator) int {
 		return cmp.Or(cmp.Compare(a.Package, b.Package), cmp.Compare(a.CSV, b.CSV))
 	})
-	switch {
-	case !installed:
-	case len(n.groups) == 1:
+	// An account is recorded before anything is installed: with the group and its plan deleted nothing else shows it.
+	switch recorded := n.RecordedGroup(); {
+	case len(n.groups) == 1 && (installed || n.groups[0].Spec.ServiceAccount != ""):
 		next.Group = &RecordedGroup{Spec: n.groups[0].Written(n.name)}
-	case n.record != nil: // without a group, or with several, OLM installs nothing: the last one counts
-		next.Group = n.record.Group
+	case len(n.groups) != 1 && recorded != nil && (installed || recorded.ServiceAccount != ""):
+		next.Group = n.record.Group // without a group, or with several, OLM installs nothing: the last one counts
 	}
 	return next
 }

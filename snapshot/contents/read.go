@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/change"
@@ -34,13 +35,6 @@ var (
 	configMaps  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
 		Resource: "customresourcedefinitions"}
-)
-
-// labelManaged is the label of the ConfigMaps that OLM unpacks bundles into, and encoding the annotation from which it
-// knows where in them the contents are.
-const (
-	labelManaged = "olm.managed"
-	encoding     = "olm.contentEncoding"
 )
 
 // errStale is returned while the objects that are read are not those of the snapshot that asks.
@@ -260,11 +254,11 @@ func (r *reader) unpack(
 	found := &r.Unpacked[len(r.Unpacked)-1]
 	if len(head.Data)+len(head.BinaryData) > 0 {
 		found.UID, found.Contents = head.Metadata.UID,
-			sha256.Sum256(slices.Concat([]byte(head.Metadata.Annotations[encoding]+"\x00"), head.Data, []byte{0},
+			sha256.Sum256(slices.Concat([]byte(head.Metadata.Annotations[metakey.ContentEncoding]+"\x00"), head.Data, []byte{0},
 				head.BinaryData))
 	}
-	if head.Metadata.Labels[labelManaged] != "true" {
-		return nil, name + " is not OLM's: it lacks label " + labelManaged + "=true", nil
+	if head.Metadata.Labels[metakey.OLMManaged] != "true" {
+		return nil, name + " is not OLM's: it lacks label " + metakey.OLMManaged + "=true", nil
 	}
 	if manifests, err = change.Unpack(raw); err != nil {
 		return nil, name + " cannot be read: " + text.Escape(err.Error()), nil

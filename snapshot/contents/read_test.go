@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/change"
 	"github.com/opgate/opgate/rules/grant"
@@ -397,7 +398,7 @@ func TestP4BundleAsOLMWrites(t *testing.T) {
 				*note != c.note {
 				t.Errorf("annotations %v, want note %q, error %v", annotations, c.note, err)
 			}
-			if got := annotations[olm.PropertiesAnnotation]; got == nil || !strings.Contains(*got, "2.0.0") {
+			if got := annotations[metakey.Properties]; got == nil || !strings.Contains(*got, "2.0.0") {
 				t.Errorf("the properties are not those of the catalog: %v", got)
 			}
 			if set := r.ByCSV["etcdoperator.v2"]; !c.uninstall &&

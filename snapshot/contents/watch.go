@@ -9,6 +9,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/opgate/opgate/internal/metakey"
 )
 
 // Watch returns a function for Options.Watch that watches the metadata of the objects: their contents are read only for
@@ -40,7 +42,7 @@ func Watch(client metadata.Interface, namespaces []string) func(context.Context,
 			namespaces = []string{metav1.NamespaceAll}
 		}
 		for _, namespace := range namespaces {
-			watch(configMaps, namespace, labelManaged+"=true")
+			watch(configMaps, namespace, metakey.OLMManaged+"=true")
 		}
 		running.Wait()
 	}

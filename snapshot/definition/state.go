@@ -9,7 +9,7 @@ import (
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/crdschema"
-	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/internal/metakey"
 )
 
 // State is what a definition says.
@@ -72,7 +72,7 @@ func (s *State) text() string {
 	}
 	var lacks []string
 	if fields := strings.Join(s.Missing, ", "); fields != "" && s.Version == policyv1beta1.GroupVersion.Version {
-		lacks = append(lacks, fields+" are read from annotation "+operatorpolicy.ConversionAnnotation)
+		lacks = append(lacks, fields+" are read from annotation "+metakey.Conversion)
 	} else if fields != "" {
 		lacks = append(lacks, fields+" are not available")
 	}

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/lookup"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -340,7 +340,7 @@ func TestI1LookupsHaveTheirOwnAccount(t *testing.T) {
 			defer running.Wait()
 			defer cancel()
 			op := policy(versions(`{{ fromConfigMap "a" "cm" "v" }}`))
-			op.Annotations = map[string]string{dependency.AnnotationVerified: rules.SignLookups(key, op)}
+			op.Annotations = map[string]string{metakey.Verified: rules.SignLookups(key, op)}
 			resolver.Policy(op)
 			if c := <-published; len(c.Problems) > 0 || c.Policy.Spec.Versions[0] != "etcd.v1" {
 				t.Errorf("resolved to %q, problems %q", c.Policy.Spec.Versions, c.Problems)
@@ -404,7 +404,7 @@ func TestI1LookupsNeedAVerifiedAuthor(t *testing.T) {
 			s, _ := a.session(t)
 			op := policy(versions(tc.entry))
 			if tc.mark != nil {
-				op.Annotations = map[string]string{dependency.AnnotationVerified: tc.mark(op)}
+				op.Annotations = map[string]string{metakey.Verified: tc.mark(op)}
 			}
 			r := newResolver(Options{Namespace: "opgate-system", Key: func() []byte { return key }}, nil)
 			scope := r.scope(op)

@@ -17,7 +17,7 @@ import (
 	"github.com/opgate/opgate/e2e/assets/repo"
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
-	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/tools/chart"
 )
 
@@ -129,7 +129,7 @@ spec: {constraints: '[{"type": "olm.constraint", "value": {"failureMessage": "mu
 	for name, namespace := range map[string]string{"present": e.NewNamespace(t), harness.AllowedCSV: upgraded} {
 		csv := harness.WithField(harness.Object(seenCSV, name, namespace),
 			`{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.2"}}]}`, "metadata",
-			"annotations", olm.PropertiesAnnotation)
+			"annotations", metakey.Properties)
 		harness.Kubectl(t, e.Cluster, cluster.OLM, harness.AsJSON(t, csv), "create", "-f", "-")
 	}
 	limited := harness.WithField(harness.OperatorPolicy(upgraded), "72h", "spec", "maximumWait")

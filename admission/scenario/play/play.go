@@ -24,6 +24,7 @@ import (
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/facts"
@@ -141,7 +142,7 @@ func labelledByName(namespace *unstructured.Unstructured) *unstructured.Unstruct
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels["kubernetes.io/metadata.name"] = namespace.GetName()
+	labels[metakey.NamespaceName] = namespace.GetName()
 	namespace.SetLabels(labels)
 	return namespace
 }
@@ -184,7 +185,7 @@ func Marked(u *unstructured.Unstructured, key []byte) (*unstructured.Unstructure
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[dependency.AnnotationVerified] = dependency.Sign(key, p, digest, dependency.Verification{})
+	annotations[metakey.Verified] = dependency.Sign(key, p, digest, dependency.Verification{})
 	u.SetAnnotations(annotations)
 	return u, nil
 }

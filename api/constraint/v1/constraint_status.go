@@ -88,9 +88,9 @@ type ConstraintStatus struct {
 	// +optional
 	Compliant string `json:"compliant,omitempty"`
 
-	// The exceptions of the spec that have ended, as sha256: and the digest of what
-	// each sets aside and until when. They do not count again, whatever the clock of
-	// a replica says.
+	// The latest end of an exception of the spec that has ended, as in RFC 3339.
+	// None that ends then or before counts again, whatever the clock of a replica
+	// says. At most one.
 	// ---
 	// An addition of Opgate.
 	//

@@ -105,6 +105,15 @@ type Exception struct {
 	// +required
 	Versions []string `json:"versions"`
 
+	// The package of these versions. Without it the exception counts for any package
+	// with a version of that name, and is warned of. With or without, it counts only
+	// for what comes from a catalog in a namespace of chart value
+	// olm.catalogNamespaces.
+	//
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Package string `json:"package,omitempty"`
+
 	// The namespaces in which the exception counts. Optional; absent, all.
 	//
 	// +kubebuilder:validation:MaxItems=64

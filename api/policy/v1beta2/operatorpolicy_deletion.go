@@ -10,10 +10,6 @@ const (
 	DeletionDeny    DeletionAction = "Deny"
 )
 
-// DeleteConfirmedAnnotation is the annotation on an object by which a user confirms that it is deleted. Its value is
-// the UID of the object, so that it confirms nothing for an object that is created again under the name.
-const DeleteConfirmedAnnotation = "opgate.io/delete-confirmed"
-
 // Effective is Allow for no value, and Deny for one that is none of the known ones, which must not open what it closes.
 func (a DeletionAction) Effective() DeletionAction {
 	switch a {

@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/dynamic"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/evidence"
 )
 
 var plans = olm.InstallPlanGVK.GroupVersion().WithResource("installplans")
@@ -76,8 +76,8 @@ func (a *approval) run(ctx context.Context) error {
 func (a *approval) patch(ctx context.Context, plan *unstructured.Unstructured) ([]byte, error) {
 	annotations := map[string]any{}
 	if a.reason != "" {
-		annotations[evidence.OverrideReasonAnnotation] = a.reason
-		annotations[evidence.OverrideExpiresAnnotation] = a.end()
+		annotations[metakey.OverrideReason] = a.reason
+		annotations[metakey.OverrideExpires] = a.end()
 	}
 	if len(a.digests) > 0 {
 		self, err := a.reviews.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
@@ -87,12 +87,12 @@ func (a *approval) patch(ctx context.Context, plan *unstructured.Unstructured) (
 		digests := slices.Clone(a.digests)
 		before := plan.GetAnnotations()
 		// All digests of a plan have one end, so those with another one are replaced.
-		if before[evidence.ConsentAnnotation] != "" && before[evidence.ConsentExpiresAnnotation] == a.expires {
-			digests = append([]string{before[evidence.ConsentAnnotation]}, digests...)
+		if before[metakey.Consent] != "" && before[metakey.ConsentExpires] == a.expires {
+			digests = append([]string{before[metakey.Consent]}, digests...)
 		}
-		annotations[evidence.ConsentExpiresAnnotation] = a.end()
-		annotations[evidence.ConsentAnnotation] = strings.Join(digests, ",")
-		annotations[evidence.ConsentByAnnotation] = self.Status.UserInfo.Username
+		annotations[metakey.ConsentExpires] = a.end()
+		annotations[metakey.Consent] = strings.Join(digests, ",")
+		annotations[metakey.ConsentBy] = self.Status.UserInfo.Username
 	}
 	return json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": plan.GetResourceVersion(), "annotations": annotations},

@@ -48,7 +48,7 @@ func Program(root *cobra.Command, version string) *cobra.Command {
 }
 
 // Interruptible is the annotation of a root command whose commands SIGINT ends at once, whatever they do.
-const Interruptible = "opgate.io/interruptible"
+const Interruptible = "interruptible"
 
 // interrupted is the exit code after SIGINT, as shells have it.
 const interrupted = 130

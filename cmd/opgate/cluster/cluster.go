@@ -17,6 +17,7 @@ import (
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/cmd/opgate/cli"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
@@ -142,7 +143,7 @@ func selection(kind *snapshot.Kind, namespace string) stream.Selection {
 	s := stream.Selection{Labels: kind.Selector, Namespace: scopeOf(kind, namespace)}
 	switch {
 	case kind == snapshot.ClusterServiceVersions:
-		s.Labels = "!" + olm.CopiedFromLabel
+		s.Labels = "!" + metakey.CopiedFrom
 	case kind == snapshot.Namespaces && namespace != "":
 		s.Fields = "metadata.name=" + namespace
 	case kind == snapshot.Records:

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 )
@@ -102,7 +103,7 @@ func (r *Reader) Labelled(ctx context.Context, component string) ([]string, erro
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	ofOperator := metav1.ListOptions{LabelSelector: olm.ComponentLabelPrefix + component}
+	ofOperator := metav1.ListOptions{LabelSelector: metakey.ComponentPrefix + component}
 	list, err := client.Resource(definitions).List(ctx, ofOperator)
 	if apierrors.IsForbidden(err) {
 		return nil, fmt.Errorf("this user may not %s", Right{Verb: "list", Resource: definitions.GroupResource()})

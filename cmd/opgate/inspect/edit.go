@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
@@ -112,7 +113,7 @@ func (e *Edits) tried(plan *olm.InstallPlan, key string, csv *state.Replacement,
 // maintainedBy says that a Policy writes an OperatorPolicy.
 func maintainedBy(policy map[string]any) string {
 	object := unstructured.Unstructured{Object: policy}
-	by, ok := object.GetLabels()[dependency.LabelPolicy]
+	by, ok := object.GetLabels()[metakey.Policy]
 	if !ok {
 		return ""
 	}

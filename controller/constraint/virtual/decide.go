@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/state"
 )
@@ -82,7 +83,7 @@ func ConstraintOf(u *unstructured.Unstructured) string {
 			return owner.Name
 		}
 	}
-	if label := u.GetLabels()[rules.VirtualOperatorLabel]; rules.VirtualOperatorName(label) == u.GetName() {
+	if label := u.GetLabels()[metakey.VirtualOperator]; rules.VirtualOperatorName(label) == u.GetName() {
 		return label
 	}
 	return ""

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/state"
 )
 
@@ -89,7 +89,7 @@ func TestDecide(t *testing.T) {
 			[]*unstructured.Unstructured{live(func(u *unstructured.Unstructured) { u.SetName("etcd.v0.9.4") })}, nil},
 		{"a label that was changed does not keep it", nil, shop(nil),
 			[]*unstructured.Unstructured{live(func(u *unstructured.Unstructured) {
-				u.SetLabels(map[string]string{rules.VirtualOperatorLabel: "two"})
+				u.SetLabels(map[string]string{metakey.VirtualOperator: "two"})
 			})}, []string{"delete one opgate-properties-one"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/controller/owned"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
@@ -22,14 +23,14 @@ func (o *Operator) Object(namespace string) *unstructured.Unstructured {
 	u.SetNamespace(namespace)
 	u.SetName(o.Name)
 	u.SetLabels(o.labels())
-	u.SetAnnotations(map[string]string{olm.PropertiesAnnotation: o.properties})
+	u.SetAnnotations(map[string]string{metakey.Properties: o.properties})
 	u.SetOwnerReferences([]metav1.OwnerReference{o.owner()})
 	return u
 }
 
 func (o *Operator) labels() map[string]string {
-	return map[string]string{rules.VirtualOperatorLabel: rules.VirtualOperatorLabelValue(o.Constraint),
-		owned.LabelManagedBy: owned.ManagedBy}
+	return map[string]string{metakey.VirtualOperator: rules.VirtualOperatorLabelValue(o.Constraint),
+		metakey.ManagedBy: owned.ManagedBy}
 }
 
 // owner makes the API server delete the operator with its Constraint, even if Opgate was removed.
@@ -72,9 +73,9 @@ func (o *Operator) Corrected(live *unstructured.Unstructured) *unstructured.Unst
 		differs = true
 		next.SetLabels(marks)
 	}
-	if annotations := next.GetAnnotations(); annotations[olm.PropertiesAnnotation] != o.properties {
+	if annotations := next.GetAnnotations(); annotations[metakey.Properties] != o.properties {
 		differs = true
-		next.SetAnnotations(klabels.Merge(annotations, map[string]string{olm.PropertiesAnnotation: o.properties}))
+		next.SetAnnotations(klabels.Merge(annotations, map[string]string{metakey.Properties: o.properties}))
 	}
 	if owners := next.GetOwnerReferences(); !slices.ContainsFunc(owners, o.isOwner) {
 		differs = true

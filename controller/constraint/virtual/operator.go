@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
@@ -48,7 +49,7 @@ const (
 // Of returns the virtual operator that a Constraint requires, nil if it requires none. One that offers properties and
 // selects no namespaces has one with a Problem. Automatic are the properties that it has in addition to its own.
 func Of(c *constraintv1.Constraint, d *constraint.Definition, automatic []olm.Property) *Operator {
-	text, ok := c.Annotations[rules.VirtualOperatorNamespacesAnnotation]
+	text, ok := c.Annotations[metakey.VirtualOperatorNamespaces]
 	o := &Operator{Constraint: c.Name, Name: rules.VirtualOperatorName(c.Name), uid: c.UID}
 	if !ok {
 		if len(d.Properties) == 0 {
@@ -68,7 +69,7 @@ func Of(c *constraintv1.Constraint, d *constraint.Definition, automatic []olm.Pr
 	case err != nil:
 		o.Problem = &Problem{ReasonInvalidSelector, fmt.Sprintf(
 			"annotation %s is not a label selector: %v; write one as for kubectl -l, for example team in (a, b)",
-			rules.VirtualOperatorNamespacesAnnotation, err)}
+			metakey.VirtualOperatorNamespaces, err)}
 	case len(d.Properties) == 0:
 		o.Problem = &Problem{ReasonNoProperties, "the Constraint has no properties: there is nothing to show to OLM"}
 	default:

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
-	"github.com/opgate/opgate/controller/owned"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
@@ -25,7 +25,7 @@ const secured = `[{"type":"olm.label","value":{"label":"secured"}}]`
 func stored(name, selector, properties string) *constraintv1.Constraint {
 	return &constraintv1.Constraint{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Generation: 1,
-			Annotations: map[string]string{rules.VirtualOperatorNamespacesAnnotation: selector}},
+			Annotations: map[string]string{metakey.VirtualOperatorNamespaces: selector}},
 		Spec: constraintv1.ConstraintSpec{Properties: properties},
 	}
 }
@@ -168,7 +168,7 @@ func TestObject(t *testing.T) {
 func TestLongNames(t *testing.T) {
 	name := strings.Repeat("constraint.", 20) + "example"
 	u := operators(t, stored(name, "", secured))[0].Object("shop")
-	if len(u.GetName()) > 63 || len(u.GetLabels()[rules.VirtualOperatorLabel]) > 63 {
+	if len(u.GetName()) > 63 || len(u.GetLabels()[metakey.VirtualOperator]) > 63 {
 		t.Errorf("name %q, labels %v", u.GetName(), u.GetLabels())
 	}
 	if got := ConstraintOf(u); got != name {
@@ -228,16 +228,16 @@ func TestDriftIsCorrected(t *testing.T) {
 	for name, change := range map[string]func(u *unstructured.Unstructured){
 		"properties": func(u *unstructured.Unstructured) {
 			set(u, "{}", "metadata", "annotations",
-				olm.PropertiesAnnotation)
+				metakey.Properties)
 		},
 		"no annotations": func(u *unstructured.Unstructured) { u.SetAnnotations(nil) },
 		"another Constraint": func(u *unstructured.Unstructured) {
 			set(u, "two", "metadata", "labels",
-				rules.VirtualOperatorLabel)
+				metakey.VirtualOperator)
 		},
 		"managed by another": func(u *unstructured.Unstructured) {
 			set(u, "helm", "metadata", "labels",
-				owned.LabelManagedBy)
+				metakey.ManagedBy)
 		},
 		"no owner": func(u *unstructured.Unstructured) { u.SetOwnerReferences(nil) },
 		"an owner from before": func(u *unstructured.Unstructured) {

@@ -11,6 +11,8 @@ import (
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/opgate/opgate/internal/metakey"
 )
 
 // difference is a field of a live object that does not have the value that the policy sets.
@@ -20,7 +22,7 @@ type difference struct {
 }
 
 func (d *difference) String() string {
-	if d.path[len(d.path)-1] == managedMark {
+	if d.path[len(d.path)-1] == metakey.Managed {
 		return "it is not marked as managed by this policy" // the name of another policy is not disclosed
 	}
 	return fmt.Sprintf("%s is %s, want %s", strings.Join(d.path, "."), valueText(d.live), valueText(d.want))

@@ -1,10 +1,10 @@
 package compliance
 
 import (
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
-	"github.com/opgate/opgate/rules/evidence"
 )
 
 // reviewed returns, to follow a sentence, who has consented to what an approved plan changes, and what the policy only
@@ -18,7 +18,7 @@ func (e *evaluation) reviewed(plan *olm.InstallPlan) string {
 			parts = append(parts, "consent: "+c.String())
 		}
 		if annotations := &plan.Metadata.Annotations; len(review.Consents) == 0 && annotations.Consent != "" {
-			part := "annotation " + evidence.ConsentAnnotation + " consents to " +
+			part := "annotation " + metakey.Consent + " consents to " +
 				text.Truncate(text.Escape(annotations.Consent), foreignText)
 			if annotations.ConsentBy != "" {
 				part += " for user " + text.Quote(annotations.ConsentBy)

@@ -10,8 +10,8 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
 )
 
 // ready is a namespace in which a Subscription can be created.
@@ -85,8 +85,8 @@ func TestEvaluateSubscription(t *testing.T) {
 			name: "adoption marks the Subscription as managed and names no other policy",
 			given: []given{enforced, running, func(in *Input) {
 				object(content(&in.Subscriptions[0].Metadata), "metadata",
-					"annotations")[managedMark] = "tenant.secret-policy"
-				delete(object(content(&in.Subscriptions[0].Metadata), "metadata", "labels"), managedMark)
+					"annotations")[metakey.Managed] = "tenant.secret-policy"
+				delete(object(content(&in.Subscriptions[0].Metadata), "metadata", "labels"), metakey.Managed)
 			}},
 			says:    map[string]string{TypeSubscription: "the Subscription shop/etcd does not match the policy: it is not marked as managed by this policy"},
 			actions: []string{"update Subscription shop/etcd"},
@@ -255,9 +255,9 @@ func TestEvaluateSubscriptionObjects(t *testing.T) {
 	whole := func(fields string, spec map[string]any) map[string]any {
 		return map[string]any{
 			"apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
-			"metadata": map[string]any{"name": "etcd", "namespace": "shop", "labels": map[string]any{managedMark: ""},
-				"annotations": map[string]any{managedMark: "policies.etcd-policy",
-					rules.PolicyFieldsAnnotation: fields}},
+			"metadata": map[string]any{"name": "etcd", "namespace": "shop", "labels": map[string]any{metakey.Managed: ""},
+				"annotations": map[string]any{metakey.Managed: "policies.etcd-policy",
+					metakey.PolicyFields: fields}},
 			"spec": spec,
 		}
 	}

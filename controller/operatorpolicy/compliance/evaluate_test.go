@@ -15,6 +15,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/grant"
@@ -122,13 +123,13 @@ func subscription(name string, changes ...func(*olm.Subscription)) given {
 }
 
 func liveSubscription(s *olm.Subscription) map[string]any {
-	marks := map[string]any{managedMark: ""}
+	marks := map[string]any{metakey.Managed: ""}
 	spec := map[string]any{"name": s.Spec.Package, "channel": s.Spec.Channel, "source": s.Spec.Source,
 		"sourceNamespace": s.Spec.SourceNamespace, "installPlanApproval": "Automatic"}
 	put(spec, "startingCSV", s.Spec.StartingCSV)
 	return map[string]any{
 		"metadata": map[string]any{"name": s.Metadata.Name, "namespace": s.Metadata.Namespace, "labels": marks,
-			"annotations": map[string]any{managedMark: "policies.etcd-policy"}},
+			"annotations": map[string]any{metakey.Managed: "policies.etcd-policy"}},
 		"spec":   spec,
 		"status": map[string]any{"installedCSV": s.Status.InstalledCSV},
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/bundle"
@@ -48,7 +49,7 @@ func newScope(in *Input) *scope {
 
 // OperatorLabel is the label by which OLM marks the objects of an operator.
 func OperatorLabel(pkg, namespace string) string {
-	return olm.ComponentLabelPrefix + olm.Component(pkg, namespace)
+	return metakey.ComponentPrefix + olm.Component(pkg, namespace)
 }
 
 // ours reports whether a ClusterServiceVersion is of the package. One whose properties name another

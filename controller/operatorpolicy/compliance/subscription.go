@@ -9,14 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
-
-// managedMark is the label, and the key of the annotation with the policy's name, on a Subscription that an
-// enforced policy manages. Source: the existing OperatorPolicy controller.
-const managedMark = "operatorpolicy.policy.open-cluster-management.io/managed"
 
 // managedBy is the value of the annotation for this policy.
 func (in *Input) managedBy() string { return in.Policy.Namespace + "." + in.Policy.Name }
@@ -55,13 +52,13 @@ func (e *evaluation) compareSubscription(groupUsable bool) (Condition, []Action)
 	sub, live := e.subscription, e.stored()
 	differing := differences(live, e.wanted.subscription, "spec")
 	if e.wanted.fields != nil {
-		differing = append(differing, differences(live, map[string]any{rules.PolicyFieldsAnnotation: *e.wanted.fields},
+		differing = append(differing, differences(live, map[string]any{metakey.PolicyFields: *e.wanted.fields},
 			"metadata", "annotations")...)
 	}
 	if e.enforced {
-		differing = append(differing, differences(live, map[string]any{managedMark: e.managedBy()}, "metadata",
+		differing = append(differing, differences(live, map[string]any{metakey.Managed: e.managedBy()}, "metadata",
 			"annotations")...)
-		differing = append(differing, differences(live, map[string]any{managedMark: ""}, "metadata", "labels")...)
+		differing = append(differing, differences(live, map[string]any{metakey.Managed: ""}, "metadata", "labels")...)
 	}
 	if len(differing) > 0 {
 		return e.differentSubscription(live, differing)
@@ -116,17 +113,17 @@ func (e *evaluation) remembering(s *olm.Subscription, live, changed map[string]a
 	have, _ := object(live, "spec")["installPlanApproval"].(string)
 	want := object(changed, "spec")["installPlanApproval"]
 	annotations := maps.Clone(object(changed, "metadata", "annotations"))
-	noted, _ := annotations[rules.RequestedApprovalAnnotation].(string)
+	noted, _ := annotations[metakey.RequestedApproval].(string)
 	requested := rules.RequestedApproval(have, noted)
 	switch {
 	case want == nil || want == have || e.createdByPolicy(kindSubscription, &s.Metadata),
 		requested == want && noted == "":
 		return changed
 	case requested == want:
-		delete(annotations, rules.RequestedApprovalAnnotation)
+		delete(annotations, metakey.RequestedApproval)
 		return with(changed, annotations, "metadata", "annotations")
 	}
-	return with(changed, requested, "metadata", "annotations", rules.RequestedApprovalAnnotation)
+	return with(changed, requested, "metadata", "annotations", metakey.RequestedApproval)
 }
 
 func (e *evaluation) updated() Condition {
@@ -172,9 +169,9 @@ func (e *evaluation) missingSubscription(groupUsable bool) (Condition, []Action)
 		// The marks are set on creation; added later they would count as a change of the Subscription.
 		Object: map[string]any{"apiVersion": olm.V1alpha1.String(), "kind": kindSubscription,
 			"metadata": map[string]any{"name": o.Name, "namespace": o.Namespace,
-				"labels": map[string]any{managedMark: ""},
-				"annotations": map[string]any{managedMark: e.managedBy(),
-					rules.PolicyFieldsAnnotation: *e.wanted.fields}},
+				"labels": map[string]any{metakey.Managed: ""},
+				"annotations": map[string]any{metakey.Managed: e.managedBy(),
+					metakey.PolicyFields: *e.wanted.fields}},
 			"spec": spec},
 		Done: condition(TypeSubscription, metav1.ConditionTrue, "SubscriptionCreated",
 			"the required Subscription "+named(&o)+" was created", e.created(kindSubscription, o)),

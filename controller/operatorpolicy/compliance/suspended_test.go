@@ -7,13 +7,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
 )
 
 func pending(in *Input) {
-	in.Policy.Annotations = map[string]string{dependency.AnnotationPending: "policies/app"}
+	in.Policy.Annotations = map[string]string{metakey.Pending: "policies/app"}
 }
 
 // TestSuspended covers a policy whose Policy has unmet dependencies: it reports, and writes nothing except that
@@ -100,7 +100,7 @@ func TestRequestedApproval(t *testing.T) {
 			fields.Store(&s.Metadata, liveSubscription(s))
 			content(&s.Metadata)["spec"].(map[string]any)["installPlanApproval"] = approval
 			for _, value := range noted {
-				content(&s.Metadata)["metadata"].(map[string]any)["annotations"] = map[string]any{rules.RequestedApprovalAnnotation: value, "a": "b"}
+				content(&s.Metadata)["metadata"].(map[string]any)["annotations"] = map[string]any{metakey.RequestedApproval: value, "a": "b"}
 			}
 		})
 	}
@@ -131,7 +131,7 @@ func TestRequestedApproval(t *testing.T) {
 				t.Fatalf("the actions are %v, want one", out.Actions)
 			}
 			if got := object(out.Actions[0].Object, "metadata",
-				"annotations")[rules.RequestedApprovalAnnotation]; got != tc.want {
+				"annotations")[metakey.RequestedApproval]; got != tc.want {
 				t.Errorf("noted is %v, want %v", got, tc.want)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 )
@@ -19,7 +20,7 @@ type wanted struct {
 	// subscription are the fields of the Subscription's spec that the policy sets. Fields that it omits,
 	// or sets to an empty value, are neither compared nor changed.
 	subscription map[string]any
-	// fields is the rules.PolicyFieldsAnnotation of a Subscription that the policy creates; nil for that of others.
+	// fields is the metakey.PolicyFields of a Subscription that the policy creates; nil for that of others.
 	fields *string
 	// group is nil if the policy names no OperatorGroup.
 	group *wantedGroup

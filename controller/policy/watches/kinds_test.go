@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -121,7 +122,7 @@ func TestTemplates(t *testing.T) {
 			set(group, "spec", "group")(o)
 			set(kind+"."+group, "metadata", "name")(o)
 			if label != "" {
-				set(label, "metadata", "labels", dependency.LabelTemplate)(o)
+				set(label, "metadata", "labels", metakey.PolicyType)(o)
 			}
 		}, "v1 served stored")
 	}

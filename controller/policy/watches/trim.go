@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules/dependency"
 )
 
@@ -68,9 +69,9 @@ func trimDependency(u *unstructured.Unstructured) *unstructured.Unstructured {
 		}
 	}
 	labels, _ := metadata["labels"].(map[string]any)
-	put("labels", pick(labels, dependency.LabelPolicy, dependency.LabelClusterNamespace))
+	put("labels", pick(labels, metakey.Policy, metakey.ClusterNamespace))
 	annotations, _ := metadata["annotations"].(map[string]any)
-	put("annotations", pick(annotations, dependency.AnnotationPending))
+	put("annotations", pick(annotations, metakey.Pending))
 	if controller := metav1.GetControllerOf(u); controller != nil {
 		kept["ownerReferences"] = []any{map[string]any{"apiVersion": short(controller.APIVersion),
 			"kind": short(controller.Kind), "name": short(controller.Name),

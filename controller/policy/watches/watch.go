@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/signal"
-	"github.com/opgate/opgate/rules/dependency"
 )
 
 const (
@@ -231,7 +231,7 @@ func (f *watch) listWatch(opened func()) cache.ListerWatcher {
 	}
 	selected := func(o *metav1.ListOptions) {
 		if f.names == nil {
-			o.LabelSelector = dependency.LabelPolicy
+			o.LabelSelector = metakey.Policy
 		}
 		for name := range f.names {
 			if len(f.names) == 1 {
