@@ -126,7 +126,7 @@ var edits = []func(r *rand.Rand, o *unstructured.Unstructured){
 			pick(r, "a", metakey.OverrideReason, "opgate.io/consent", "opgate.io/consent-by",
 				metakey.ConsentExpires, metakey.OverrideExpires,
 				"operatorframework.io/properties", "olm.properties", "olm.operatorGroup", metakey.Verified,
-				"opgate.io/requested-approval"))
+				"opgate.io/requested-approval", "sidecar.istio.io/proxyImage", "argocd.argoproj.io/tracking-id"))
 	},
 	func(_ *rand.Rand, o *unstructured.Unstructured) {
 		unstructured.RemoveNestedField(o.Object, "metadata", "labels")
@@ -168,7 +168,7 @@ func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 // unchanged. Each write is an update of an object in a scenario by one to three random edits, or creates the edited
 // object.
 func TestSkippedWritesPass(t *testing.T) {
-	each, seed := 2, uint64(1)
+	each, seed := 3, uint64(1)
 	if cases.Long() {
 		each, seed = 12, rand.Uint64()
 	}
@@ -238,6 +238,76 @@ func TestSkippedWritesPass(t *testing.T) {
 	if len(counts) < 10 {
 		t.Errorf("only %d endpoints were tested", len(counts))
 	}
+}
+
+// TestC1FieldsAreSent: the gate is asked about a change of each field of a ClusterServiceVersion that counts, and about
+// none of those that do not (attacks-3, c1). Package gate of the end-to-end tests does it on a real API server.
+func TestC1FieldsAreSent(t *testing.T) {
+	old := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "operators.coreos.com/v1alpha1",
+		"kind": "ClusterServiceVersion", "metadata": map[string]any{"name": "etcdoperator.v0.9.4", "namespace": "shop",
+			"annotations": map[string]any{"kept": "a", "olm.operatorGroup": "a"}},
+		"spec": map[string]any{"displayName": "etcd"}}}
+	callers := newCallers(t)
+	for _, change := range fieldsOfCSVs() {
+		object := old.DeepCopy()
+		change.edit(object)
+		for user, want := range map[string]bool{"tenant": change.counts, olmUser: false} {
+			called, _ := callers.called(t, edited{user: user, old: old, object: object})
+			if got := slices.Contains(called, PathValidateCSVs); got != want {
+				t.Errorf("%s by %s: the gate is asked %t, want %t", change.name, user, got, want)
+			}
+		}
+		was, is := csvOf(t, old), csvOf(t, object)
+		if got := was.ChangedField(is) != "" || was.Metadata.Labels.CopiedFrom != is.Metadata.Labels.CopiedFrom; got != change.counts {
+			t.Errorf("%s: rules read it %t, want %t", change.name, got, change.counts)
+		}
+	}
+}
+
+type fieldChange struct {
+	name   string
+	counts bool
+	edit   func(*unstructured.Unstructured)
+}
+
+// fieldsOfCSVs are changes of a ClusterServiceVersion: of each annotation that is harmless, of ones that are not, and of
+// the rest of it.
+func fieldsOfCSVs() []fieldChange {
+	set := func(counts bool, value any, path ...string) fieldChange {
+		return fieldChange{strings.Join(path, "."), counts, func(o *unstructured.Unstructured) {
+			_ = unstructured.SetNestedField(o.Object, value, path...)
+		}}
+	}
+	drop := func(counts bool, key string) fieldChange {
+		return fieldChange{"no " + key, counts, func(o *unstructured.Unstructured) {
+			unstructured.RemoveNestedField(o.Object, "metadata", "annotations", key)
+		}}
+	}
+	all := []fieldChange{set(true, "vault", "spec", "displayName"), set(true, "a", "spec", "replaces"),
+		set(true, "{}", "metadata", "annotations", metakey.Properties),
+		set(true, "elsewhere", "metadata", "labels", metakey.CopiedFrom),
+		set(true, "b", "metadata", "annotations", "kept"), drop(true, "kept"), drop(false, "olm.operatorGroup"),
+		set(true, "", "metadata", "annotations", "sidecar.istio.io/inject"),
+		set(true, "a", "metadata", "annotations", "argocd.argoproj.io"),
+		set(true, "a", "metadata", "annotations", "pre.hook.backup.velero.io/command"),
+		set(true, "a", "metadata", "annotations", "container.apparmor.security.beta.kubernetes.io/c"),
+		set(false, "a", "metadata", "labels", "team"), set(false, "Failed", "status", "phase")}
+	for _, key := range olm.HarmlessAnnotations() {
+		if strings.HasSuffix(key, "/") {
+			key += "any"
+		}
+		all = append(all, set(false, "a", "metadata", "annotations", key))
+	}
+	return all
+}
+
+func csvOf(t *testing.T, u *unstructured.Unstructured) *olm.CSV {
+	t.Helper()
+	csv, err := olm.DecodeCSV(raw(t, u))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return csv
 }
 
 // TestEmptyCopyLabel: a bundle whose ClusterServiceVersion has the label of copies with an empty value is not taken for

@@ -111,7 +111,7 @@ func (c *CSV) UnmarshalJSON(raw []byte) error {
 	if err := apijson.Unmarshal(parts.Metadata, &more); err != nil {
 		return err
 	}
-	c.Spec.annotations = unread(more.Annotations)
+	c.Spec.annotations = more.Annotations
 	return apijson.Unmarshal(parts.Metadata, &c.Metadata)
 }
 
@@ -126,13 +126,14 @@ type CSVSpec struct {
 	// deployed and related are the images that it names.
 	deployed deployedImages
 	related  relatedImages
-	// annotations are those of the object, which belong to its contents as much as the spec does; null stands for one
-	// that is not kept.
-	annotations unread
+	// annotations are those of the object, which belong to its contents as much as the spec does.
+	annotations annotations
+	// Replaces names the ClusterServiceVersion that OLM deletes once this one is installed.
+	Replaces string
 
 	// Digest is the SHA-256 of the whole spec as written in the object's JSON.
 	Digest [sha256.Size]byte
-	// raw is the JSON of the spec until KeepDigest replaces it by contents, its ContentsDigest.
+	// raw is the JSON of the spec until KeepDigest replaces it by contents, its SpecDigest.
 	raw      []byte
 	contents [sha256.Size]byte
 }
@@ -141,6 +142,7 @@ type CSVSpec struct {
 func (s *CSVSpec) UnmarshalJSON(raw []byte) error {
 	var parts struct {
 		MinKubeVersion string          `json:"minKubeVersion"`
+		Replaces       string          `json:"replaces"`
 		Release        json.RawMessage `json:"release"`
 		Install        struct {
 			Spec struct {
@@ -155,7 +157,7 @@ func (s *CSVSpec) UnmarshalJSON(raw []byte) error {
 	if err := apijson.Unmarshal(raw, &parts); err != nil {
 		return err
 	}
-	*s = CSVSpec{MinKubeVersion: parts.MinKubeVersion, clusterPermissions: parts.Install.Spec.ClusterPermissions,
+	*s = CSVSpec{MinKubeVersion: parts.MinKubeVersion, Replaces: parts.Replaces, clusterPermissions: parts.Install.Spec.ClusterPermissions,
 		permissions: parts.Install.Spec.Permissions, webhooks: parts.Webhooks,
 		deployed: parts.Install.Spec.Deployments, related: parts.Related, Digest: sha256.Sum256(raw), raw: raw}
 	var err error
@@ -172,11 +174,27 @@ func (s *CSVSpec) KeepDigest() {
 	}
 }
 
-// ContentsDigest is equal for two specs if and only if they have the same meaning, whether they come from the manifest
-// of a plan or from the API server; see the function ContentsDigest.
-func (s *CSVSpec) ContentsDigest() [sha256.Size]byte {
+// SpecDigest is equal for two specs if and only if they have the same meaning, whether they come from the manifest of a
+// plan or from the API server; see the function ContentsDigest.
+func (s *CSVSpec) SpecDigest() [sha256.Size]byte {
 	if s.raw != nil {
 		return ContentsDigest(s.raw)
 	}
 	return s.contents
+}
+
+// AnnotationsDigest is the function of that name of the object's annotations.
+func (s *CSVSpec) AnnotationsDigest() [sha256.Size]byte { return s.annotations.digest }
+
+// ContentsDigest covers the spec, and the annotations of the object that are not harmless.
+func (s *CSVSpec) ContentsDigest() [sha256.Size]byte {
+	return Combined(s.SpecDigest(), s.annotations.digest)
+}
+
+// Combined returns the CSVSpec.ContentsDigest of a spec and annotations with these digests.
+func Combined(spec, annotations [sha256.Size]byte) [sha256.Size]byte {
+	if annotations == ([sha256.Size]byte{}) {
+		return spec
+	}
+	return sha256.Sum256(append(spec[:], annotations[:]...))
 }

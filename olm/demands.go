@@ -3,7 +3,6 @@ package olm
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -28,31 +27,6 @@ func (u *unread) UnmarshalJSON(raw []byte) error {
 	}
 	u.raw = bytes.Clone(raw)
 	return nil
-}
-
-// annotations is the JSON of annotations, with null in place of those that are longer than maxAnnotation: these are
-// texts for people, or examples such as alm-examples.
-type annotations unread
-
-// UnmarshalJSON drops the long annotations.
-func (a *annotations) UnmarshalJSON(raw []byte) error {
-	if n, _ := apijson.Measure(raw); n > maxListValues {
-		return (*unread)(a).UnmarshalJSON(raw) // which keeps only the reason
-	}
-	var texts map[string]json.RawMessage
-	if err := apijson.Unmarshal(raw, &texts); err != nil {
-		return err
-	}
-	for name, text := range texts {
-		if len(text) > maxAnnotation {
-			texts[name] = nil
-		}
-	}
-	short, err := json.Marshal(texts)
-	if err != nil {
-		return err
-	}
-	return (*unread)(a).UnmarshalJSON(short)
 }
 
 // read decodes the part; field names it in the error.

@@ -45,7 +45,7 @@ func TestAnnotations(t *testing.T) {
 			t.Errorf("%.40s: %v, %v", hostile, got, err)
 		}
 	}
-	before, after := &CSVSpec{annotations: unread{raw: []byte(`{"a":"b"}`)}}, &CSVSpec{}
+	before, after := &CSVSpec{annotations: annotations{unread: unread{raw: []byte(`{"a":"b"}`)}}}, &CSVSpec{}
 	if (&Demands{Spec: before}).Digest() == (&Demands{Spec: after}).Digest() {
 		t.Error("they do not count in the digest")
 	}

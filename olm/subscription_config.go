@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/opgate/opgate/internal/apijson"
@@ -79,8 +81,9 @@ type ConfigParts struct {
 	Env []string
 	// EnvFrom are the objects whose keys become environment variables: configmap/NAME and secret/NAME.
 	EnvFrom []string
-	// Reserved are, by what a message calls them, the parts that change what the operator's containers run or read:
-	// each variable with an image, and the lists envFrom, volumes and volumeMounts. The values are JSON.
+	// Reserved are, by what a message calls them, the parts that change what the operator's containers run or read, or
+	// what webhooks and nodes do about its pods: each annotation that is not harmless and each reserved variable, and
+	// the lists envFrom, volumes and volumeMounts. The values are JSON.
 	Reserved map[string]string
 	// relatedImages are the values of environment variables whose names begin with RelatedImagePrefix, by name: of
 	// several with one name the last counts. A value that comes from another object is "".
@@ -102,18 +105,24 @@ func (c *SubscriptionConfig) Parts() ConfigParts {
 			p.Reserved[field] = string(raw)
 		}
 	}
+	for key, value := range typed.Annotations {
+		if !IsHarmlessAnnotation(key) {
+			p.Reserved["annotations["+key+"]"] = value
+		}
+	}
 	for i := range typed.Env {
 		env := &typed.Env[i]
 		p.Env = append(p.Env, env.Name)
-		if !strings.HasPrefix(env.Name, RelatedImagePrefix) {
-			continue
+		if strings.HasPrefix(env.Name, RelatedImagePrefix) {
+			p.relatedImages[env.Name] = env.Value
 		}
-		p.relatedImages[env.Name] = env.Value
-		raw, err := json.Marshal(env)
-		if err != nil {
-			panic(err) // built from decoded JSON
+		if reserved(env) {
+			raw, err := json.Marshal(env)
+			if err != nil {
+				panic(err) // built from decoded JSON
+			}
+			p.Reserved["env["+env.Name+"]"] += string(raw)
 		}
-		p.Reserved["env["+env.Name+"]"] += string(raw)
 	}
 	for _, from := range typed.EnvFrom {
 		if from.ConfigMapRef != nil {
@@ -127,4 +136,14 @@ func (c *SubscriptionConfig) Parts() ConfigParts {
 	slices.Sort(p.EnvFrom)
 	p.Env, p.EnvFrom = slices.Compact(p.Env), slices.Compact(p.EnvFrom)
 	return p
+}
+
+// imageName matches names of variables with an image, such as RELATED_IMAGE_ETCD, ETCD_IMAGE and OPERATOR_IMG.
+var imageName = regexp.MustCompile(`(?i)(^|_)(IMAGES?|IMG)(_|$)`)
+
+// reserved reports whether a variable may exchange an image, makes the loader of programs load others (ld.so), or has
+// its value from a Secret or a ConfigMap, which consent counts as a change of the operator's pods.
+func reserved(env *corev1.EnvVar) bool {
+	return imageName.MatchString(env.Name) || strings.HasPrefix(env.Name, "LD_") || env.ValueFrom != nil &&
+		(env.ValueFrom.SecretKeyRef != nil || env.ValueFrom.ConfigMapKeyRef != nil)
 }

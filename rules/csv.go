@@ -50,7 +50,8 @@ type CSVInput struct {
 func JudgeCSV(in CSVInput) verdict.Verdict {
 	v := verdict.Verdict{Object: "clusterserviceversion " + in.New.Metadata.Key()}
 	judgeVirtualOperator(&in, &v)
-	if v.Decision != verdict.Allow || state.IsVirtual(in.New) || !in.Namespace.Judged() || !in.matters() {
+	if v.Decision != verdict.Allow || state.IsVirtual(in.New) || !in.Namespace.Judged() && !in.Namespace.Protected() ||
+		!in.matters() {
 		return v
 	}
 	if in.unhidden() {
@@ -190,18 +191,7 @@ func (in *CSVInput) unknownPackage(c, before *carrier.Bundle) string {
 
 // changed reports whether an update changes the contents of the operator or its description.
 func (in *CSVInput) changed() bool {
-	return in.changedField() != "" || in.Old.Metadata.Labels.CopiedFrom != in.New.Metadata.Labels.CopiedFrom
-}
-
-// changedField returns the field by which an update changes the contents or the description, or "".
-func (in *CSVInput) changedField() string {
-	switch {
-	case in.Old.Spec.Digest != in.New.Spec.Digest:
-		return "spec"
-	case in.Old.Metadata.Annotations.Properties != in.New.Metadata.Annotations.Properties:
-		return "metadata.annotations[" + string(metakey.Properties) + "]"
-	}
-	return ""
+	return in.Old.ChangedField(in.New) != "" || in.Old.Metadata.Labels.CopiedFrom != in.New.Metadata.Labels.CopiedFrom
 }
 
 // unhidden reports whether an update turns a copy into something else: an operator that OLM runs, or a copy from
@@ -215,8 +205,8 @@ func (in *CSVInput) unhidden() bool {
 // were judged, and its contents are those of the catalog under that name. Restoring what is recorded is not a change; a
 // plan is no evidence of that.
 func judgeFrozenCSV(in *CSVInput, before *carrier.Bundle, v *verdict.Verdict) {
-	field := in.changedField()
-	if field == "" || in.ByOpgate || field == "spec" && in.Namespace.IsRecorded(in.New.Metadata.Name, &in.New.Spec) {
+	field := in.Old.ChangedField(in.New)
+	if field == "" || in.ByOpgate || in.restores() {
 		return
 	}
 	f := verdict.Finding{Decision: verdict.Deny, Field: field,
@@ -229,6 +219,16 @@ func judgeFrozenCSV(in *CSVInput, before *carrier.Bundle, v *verdict.Verdict) {
 	for _, p := range in.Namespace.Governing(before.Package) {
 		p.Record(v, RuleCSVFrozen, f)
 	}
+}
+
+// restores reports whether an update writes back what is recorded. Properties are not, nor annotations by an earlier
+// release.
+func (in *CSVInput) restores() bool {
+	was, is := &in.Old.Spec, &in.New.Spec
+	r := in.Namespace.Recorded(in.New.Metadata.Name)
+	return in.Namespace.IsRecorded(in.New.Metadata.Name, is) &&
+		in.Old.Metadata.Annotations.Properties == in.New.Metadata.Annotations.Properties &&
+		(r.Annotations != "" || was.AnnotationsDigest() == is.AnnotationsDigest())
 }
 
 // hidden reports whether an update makes an installed operator look like a copy from another namespace.

@@ -74,7 +74,7 @@ func (in *CSVInput) judgeSteps(steps []carrier.Bundle, budget *constraint.Budget
 // RefusedSteps returns why the ClusterServiceVersions and Subscriptions that an approved plan still has to write are
 // refused at a time; none if they are allowed. OLM repeats a refused step for as long as the plan exists.
 func RefusedSteps(plan *olm.InstallPlan, ns *state.Namespace, now time.Time) []verdict.Reason {
-	if !plan.Running() || !ns.Judged() {
+	if !plan.Running() || !ns.Judged() && !ns.Protected() {
 		return nil
 	}
 	return append(bundle.RefusedSteps(plan, ns, now), refusedSubscriptions(plan, ns, now)...)

@@ -22,8 +22,8 @@ const orOverrideConfig = "or give a reason in annotation " + metakey.OverrideRea
 
 // foreignConfig judges spec.config, which exchanges images after a plan was judged: OLM puts it into force
 // without another plan. Where the policy sets a config, it has to be that one; else it may be anything that keeps the
-// images, volumes and sources of variables. What is stored for the same package already stays, and OLM sets none
-// itself.
+// images, the volumes, the sources of variables and the annotations of the pods. What is stored for the same package
+// already stays, and OLM sets none itself.
 func foreignConfig(in *SubscriptionInput, p *operatorpolicy.Policy) verdict.Finding {
 	config, before := &in.Subscription.Spec.Config, in.configBefore()
 	switch {

@@ -10,6 +10,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/opgate/opgate/olm"
 )
 
 // Entry is an entry of either kind of configuration; a validating one has no reinvocationPolicy.
@@ -62,9 +64,10 @@ func New(s Settings) (Configurations, error) {
 
 // complete sets the fields that the file does not have.
 func (s *Settings) complete(e *Entry) {
-	olm := fmt.Sprintf(isOLM, s.OLM)
+	fill := strings.NewReplacer("$(olm)", fmt.Sprintf(isOLM, s.OLM),
+		"$(harmless)", "['"+strings.Join(olm.HarmlessAnnotations(), "', '")+"']")
 	for i := range e.MatchConditions {
-		e.MatchConditions[i].Expression = strings.ReplaceAll(e.MatchConditions[i].Expression, "$(olm)", olm)
+		e.MatchConditions[i].Expression = fill.Replace(e.MatchConditions[i].Expression)
 	}
 	if s.ExternalDefinition && e.Rules[0].Resources[0] == "operatorpolicies" {
 		e.Rules[0].APIVersions = []string{"*"}

@@ -21,6 +21,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/internal/watched"
 	"github.com/opgate/opgate/rules/backstop"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
@@ -67,11 +68,13 @@ type input struct {
 	policies  []*operatorpolicy.Policy
 	accounts  []string
 	operators []string
+	kept      []bundle.Kept
 }
 
 // inputOf returns the input of a namespace; accounts count only where policies govern something, and operators only if
 // a Constraint protects some.
 func inputOf(ns *state.Namespace, protecting []*constraint.Definition) (in input) {
+	in.kept = bundle.KeptIn(ns)
 	if len(protecting) > 0 {
 		in.operators = ns.Operators()
 	}
@@ -83,7 +86,7 @@ func inputOf(ns *state.Namespace, protecting []*constraint.Definition) (in input
 
 func (i input) equal(other input) bool {
 	return slices.Equal(i.policies, other.policies) && slices.Equal(i.accounts, other.accounts) &&
-		slices.Equal(i.operators, other.operators)
+		slices.Equal(i.operators, other.operators) && slices.Equal(i.kept, other.kept)
 }
 
 // protecting returns the Constraints that restrict deletions.
@@ -98,8 +101,10 @@ type compiled struct {
 	constraints []*constraint.Definition
 	// accounts and operators are by namespace.
 	accounts, operators map[string][]string
-	features            backstop.Features
-	user                string
+	// kept are what may not be replaced, by namespace.
+	kept     map[string][]bundle.Kept
+	features backstop.Features
+	user     string
 	// objects are those to store, by kind.key; nil until something was compiled.
 	objects map[string]*unstructured.Unstructured
 	// at is when they were compiled.
@@ -198,7 +203,7 @@ func (r *reconciler) openWatches(ctx context.Context, features backstop.Features
 // last time is long enough ago.
 func (r *reconciler) compile(user string, features backstop.Features) {
 	var policies []*operatorpolicy.Policy
-	accounts, operators := map[string][]string{}, map[string][]string{}
+	accounts, operators, kept := map[string][]string{}, map[string][]string{}, map[string][]bundle.Kept{}
 	current := r.Store.Load()
 	constraints := protecting(current)
 	for ns := range current.All() {
@@ -210,12 +215,15 @@ func (r *reconciler) compile(user string, features backstop.Features) {
 		if len(in.operators) > 0 {
 			operators[ns.Name()] = in.operators
 		}
+		if len(in.kept) > 0 {
+			kept[ns.Name()] = in.kept
+		}
 	}
 	last, now := &r.compiled, r.Now()
 	ended := !last.until.IsZero() && !now.Before(last.until)
 	if !ended && last.user == user && last.features == features && slices.Equal(last.policies, policies) &&
 		slices.Equal(last.constraints, constraints) && maps.EqualFunc(last.accounts, accounts, slices.Equal) &&
-		maps.EqualFunc(last.operators, operators, slices.Equal) {
+		maps.EqualFunc(last.operators, operators, slices.Equal) && maps.EqualFunc(last.kept, kept, slices.Equal) {
 		last.behind = false
 		return
 	}
@@ -224,10 +232,11 @@ func (r *reconciler) compile(user string, features backstop.Features) {
 		return
 	}
 	objects := backstop.Compile(backstop.Input{Policies: policies, Constraints: constraints, Operators: operators,
-		OLM: r.OLM, Opgate: user, Namespace: r.Namespace, ApprovalMode: r.ApprovalMode,
+		Kept: kept,
+		OLM:  r.OLM, Opgate: user, Namespace: r.Namespace, ApprovalMode: r.ApprovalMode,
 		ExcludedNamespaces: r.ExcludedNamespaces, Accounts: accounts, Features: features, Now: now,
 		Audit: r.Mode == Audit, Labels: owned.Labels})
-	next := compiled{policies: policies, constraints: constraints, accounts: accounts, operators: operators,
+	next := compiled{policies: policies, constraints: constraints, accounts: accounts, operators: operators, kept: kept,
 		features: features, user: user, left: objects.Left, unprotected: objects.Unprotected, at: now,
 		objects: map[string]*unstructured.Unstructured{}}
 	for _, p := range policies {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/olm"
 )
 
 // TestA5PlanLendsItsName borrows from InstallPlans for ClusterServiceVersions that no policy allows, in front of a real
@@ -261,7 +262,38 @@ func TestA6ContentsExchanged(t *testing.T) {
 		patch(`{"spec":{"install":{"spec":{"deployments":[{"name":"evil","spec":{"selector":{},"template":{}}}]}}}}`),
 		"(csv/frozen)")
 	harness.WantRefused(t, e.Cluster, cluster.Admin, "", patch(`{"spec":{"version":"0.9.9"}}`), "(csv/frozen)")
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "",
-		patch(`{"metadata":{"labels":{"team":"a"},"annotations":{"note":"b"}}}`)...)
 	harness.Kubectl(t, e.Cluster, cluster.OLM, "", patch(`{"spec":{"version":"0.9.9"}}`)...)
+}
+
+// TestC1FieldsAreSent changes each field that rules read of an installed operator (attacks-3, c1): the gate is asked, and
+// refuses. What it does not read it lets pass. TestC1FieldsAreSent of package admission has every key.
+func TestC1FieldsAreSent(t *testing.T) {
+	e := harness.Shared(t)
+	governed := e.NewNamespace(t)
+	target := e.Put(t, installedCSV(governed, harness.AllowedCSV, harness.AllowedVersion))
+	e.Put(t, harness.OperatorPolicy(governed))
+	e.Sync(t)
+	patch := func(change string) []string {
+		return []string{"patch", "csv", "-n", governed, target.GetName(), "--type=merge", "--patch", change}
+	}
+	for _, key := range []string{"sidecar.istio.io/proxyImage", "sidecar.istio.io/inject", "note", "olm.properties",
+		"container.apparmor.security.beta.kubernetes.io/c", "argocd.argoproj.io", "pre.hook.backup.velero.io/command"} {
+		harness.WantRefused(t, e.Cluster, cluster.Admin, "", patch(fmt.Sprintf(`{"metadata":{"annotations":{%q:""}}}`, key)),
+			"changing metadata.annotations["+key+"]", "(csv/frozen)")
+	}
+	for _, field := range []string{"replaces", "version", "displayName"} {
+		harness.WantRefused(t, e.Cluster, cluster.Admin, "", patch(fmt.Sprintf(`{"spec":{%q:"9.9.9"}}`, field)),
+			"changing spec of", "(csv/frozen)")
+	}
+	harmless := map[string]any{}
+	for _, key := range olm.HarmlessAnnotations() {
+		if strings.HasSuffix(key, "/") {
+			key += "any"
+		}
+		harmless[key] = "a"
+	}
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", patch(harness.AsJSON(t, &unstructured.Unstructured{
+		Object: map[string]any{"metadata": map[string]any{"annotations": harmless, "labels": map[string]any{"team": "a"}}}}))...)
+	harness.Kubectl(t, e.Cluster, cluster.OLM, "", patch(`{"metadata":{"annotations":{"note":"by OLM"}}}`)...)
+	harness.WantRefused(t, e.Cluster, cluster.Admin, "", patch(`{"metadata":{"annotations":{"note":null}}}`), "(csv/frozen)")
 }

@@ -94,6 +94,7 @@ func loopConsent(t *testing.T) {
 		"C3 pods that run as another account":           attackC3,
 		"C4 a Secret with the token of another account": attackC4,
 		"past the policies, step by step":               pastPolicies,
+		"OLM does it for a tenant":                      deputies,
 		"a window opens and an age passes":              agePasses, // here, since OLM is idle while it waits
 	})
 	t.Run("a ConfigMap is edited after the approval", func(t *testing.T) { editedAfterApproval(t, e) })

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 )
@@ -40,6 +41,9 @@ type Input struct {
 	// Operators are, by namespace, the packages that are installed there or subscribed to, for Constraints;
 	// rules.Namespace.Operators returns them. Default: none.
 	Operators map[string][]string
+	// Kept are, by namespace, the installed ClusterServiceVersions that none of another package may replace;
+	// bundle.KeptIn returns them. Default: none.
+	Kept map[string][]bundle.Kept
 	// OLM are the user names that OLM writes as. As for the webhooks, a name counts only if the user may also escalate
 	// ClusterRoles.
 	OLM []string
@@ -114,9 +118,9 @@ func (o *Objects) All() []runtime.Object {
 // contents are what the templates are filled in with.
 type contents struct {
 	*Input
-	// Rows, Accounts and Manual are by namespace, Protections by the keys of an object that is deleted.
-	Rows, Accounts, Manual, Protections table
-	Everywhere                          []string
+	// Rows, Accounts, Manual and Kept are by namespace, Protections by the keys of an object that is deleted.
+	Rows, Accounts, Manual, Kept, Protections table
+	Everywhere                                []string
 	// AccountsKnown is set if Accounts has all accounts that write steps.
 	AccountsKnown bool
 	// Namespaces are those that the webhook configurations select.
@@ -140,6 +144,7 @@ func Compile(in Input) Objects {
 	c := contents{Input: &in, Everywhere: r.everywhere, Deny: in.ApprovalMode == rules.DenyApproval,
 		Rows: newTable("rows", namespace, r.byNamespace), Accounts: newTable("accounts", namespace, r.accounts),
 		AccountsKnown: in.Accounts != nil && r.accounts != nil, Manual: newTable("manual", namespace, r.manual),
+		Kept:       newTable("kept", namespace, r.kept),
 		Namespaces: &metav1.LabelSelector{}, Actions: []admissionv1.ValidationAction{admissionv1.Deny}}
 	if len(in.ExcludedNamespaces) > 0 {
 		c.Namespaces.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: corev1.LabelMetadataName,
@@ -150,7 +155,7 @@ func Compile(in Input) Objects {
 	}
 	o := Objects{Left: r.left}
 	if in.Features.ValidatingAdmissionPolicy {
-		o.Validating, o.ValidatingBinding = c.validating("backstop", c.Rows, c.Accounts)
+		o.Validating, o.ValidatingBinding = c.validating("backstop", c.Rows, c.Accounts, c.Kept)
 		spec := &o.Validating.Spec
 		if len(c.Rows.variables) > 0 || len(spec.MatchConditions[0].Expression) > maxCondition {
 			spec.MatchConditions = nil

@@ -246,6 +246,34 @@ func TestDeletion(t *testing.T) {
 	}
 }
 
+// TestE1OwnerExchanged: an owner is compared as a whole, since the garbage collector deletes what has one that it does
+// not find as the reference has it, whatever its uid (attacks-3, e1). OLM deletes what is in phase Deleting.
+func TestE1OwnerExchanged(t *testing.T) {
+	s := deletionServer(t, policy("etcd", "shop", "etcd", deletion(policyv1beta2.DeletionDeny)))
+	const denied = " is not allowed by OperatorPolicy policies/etcd (deletion/denied): to delete it, set spec.deletion of the policy to Allow first"
+	owned := func(change object) object {
+		owner := object{"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "b"}
+		maps.Copy(owner, change)
+		return subscriptionTo("shop", "etcd", object{"ownerReferences": []any{owner}})
+	}
+	for name, change := range map[string]object{"kind": {"kind": "Secret"}, "name": {"name": "gone"},
+		"version": {"apiVersion": "example.com/v1"}, "uid": {"uid": "c"}} {
+		t.Run(name, func(t *testing.T) {
+			wantDeletion(t, s, write{resource: "subscriptions", user: "admin", old: owned(nil), object: owned(change)},
+				"subscription shop/any: a change of its owners, labels or package, after which it may be deleted,"+denied)
+		})
+	}
+	wantDeletion(t, s, write{resource: "subscriptions", user: "admin", old: owned(nil),
+		object: owned(object{"controller": true})}, "")
+	phase := func(phase string) object { return with(csvFor("shop", "etcd", nil), "status", object{"phase": phase}) }
+	status := write{resource: "clusterserviceversions/status", user: "admin", old: phase("Succeeded"), object: phase("Deleting")}
+	wantDeletion(t, s, status, "clusterserviceversion shop/etcd.v0.9.2: status.phase Deleting"+denied)
+	status.user, status.rights = olmUser, []string{escalate}
+	wantDeletion(t, s, status, "")
+	status = write{resource: "clusterserviceversions/status", user: "admin", old: phase("Succeeded"), object: phase("Failed")}
+	wantDeletion(t, s, status, "")
+}
+
 // impactOf returns how a refusal ends: with the command that lists what depends on its object.
 func impactOf(refusal string) string {
 	kind, rest, _ := strings.Cut(refusal, " ")

@@ -21,6 +21,8 @@ const (
 	maxRows      = 200
 	// maxTable bounds all rows, in bytes of JSON.
 	maxTable = 1152 << 10
+	// maxKept bounds the rows about what may not be replaced, in the same way.
+	maxKept = 128 << 10
 	// maxEverywhere bounds the policies that count in every namespace: there is one more where a stored one cannot be
 	// read.
 	maxEverywhere = 20
@@ -74,8 +76,16 @@ type rows struct {
 	manual map[string][]string
 	// accounts are those of Input.Accounts that count, by namespace; nil if they are more than an object holds.
 	accounts map[string][]string
+	// kept are "CSV PACKAGE SOURCE" of Input.Kept, by namespace.
+	kept map[string][]string
 	// left are the policies of which something is left to the webhooks.
 	left []string
+}
+
+// keptRow is a row of one of Input.Kept, of a namespace.
+type keptRow struct {
+	origin
+	of, row string
 }
 
 // rows returns what the policies say, as far as the API server evaluates and stores it.
@@ -129,8 +139,33 @@ func (in *Input) rows() *rows {
 		r.everywhere = append(r.everywhere, e.rows...)
 	}
 	slices.Sort(r.everywhere)
+	r.addKept(in)
 	r.left = sorted(r.left)
 	return r
+}
+
+// addKept adds what may not be replaced, as far as there is room.
+func (r *rows) addKept(in *Input) {
+	var all []keptRow
+	for namespace, list := range in.Kept {
+		for _, k := range list {
+			if !slices.Contains(in.ExcludedNamespaces, namespace) {
+				all = append(all, keptRow{origin{namespace: k.By.Namespace, name: k.By.Name}, namespace,
+					word(k.CSV) + " " + word(k.Package) + " " + k.By.String()})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b keptRow) int {
+		return cmp.Or(cmp.Compare(a.of, b.of), cmp.Compare(a.row, b.row))
+	})
+	kept, left := within(all, maxKept, func(k keptRow) int { return sizeOf(k.of, []string{k.row}) })
+	r.kept, r.left = map[string][]string{}, append(r.left, left...)
+	for _, k := range kept {
+		r.kept[k.of] = append(r.kept[k.of], k.row)
+	}
+	for _, rows := range r.kept {
+		slices.Sort(rows)
+	}
 }
 
 // keep returns those of some entries that a limit has room for, and notes the others.

@@ -19,6 +19,7 @@ import (
 	"github.com/opgate/opgate/admission/scenario"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -46,11 +47,12 @@ func TestScenarios(t *testing.T) {
 		existing = slices.Concat(existing, apart[i].Cluster, apart[i].Policies)
 	}
 	in := backstop.Input{OLM: []string{olmUser}, Opgate: opgateUser, Features: everything, Now: time.Now(),
-		Accounts: map[string][]string{}, Operators: map[string][]string{}}
+		Accounts: map[string][]string{}, Operators: map[string][]string{},
+		Kept: map[string][]bundle.Kept{}}
 	cluster := snapshotOf(t, existing)
 	in.Constraints = cluster.Constraints().Definitions()
 	for ns := range cluster.All() {
-		in.Operators[ns.Name()] = ns.Operators()
+		in.Operators[ns.Name()], in.Kept[ns.Name()] = ns.Operators(), bundle.KeptIn(ns)
 		in.Policies = append(in.Policies, ns.Policies()...)
 		if accounts := ns.StepAccounts(); len(ns.Policies()) > 0 && len(accounts) > 0 {
 			in.Accounts[ns.Name()] = accounts
@@ -298,7 +300,7 @@ func snapshotOf(t *testing.T, objects []*unstructured.Unstructured) *snapshot.Sn
 	t.Helper()
 	reader := snapshot.Reader{Unreadable: func(_ *snapshot.Kind, _ types.NamespacedName, err error) { t.Fatal(err) }}
 	kinds := []*snapshot.Kind{snapshot.OperatorPolicies, snapshot.OperatorGroups, snapshot.Policies, snapshot.Constraints,
-		snapshot.Subscriptions}
+		snapshot.Subscriptions, snapshot.ClusterServiceVersions}
 	var all []*snapshot.Object
 	for _, u := range objects {
 		if i := slices.IndexFunc(kinds, func(k *snapshot.Kind) bool { return k.Kind == u.GetKind() }); i >= 0 {

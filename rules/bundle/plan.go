@@ -57,10 +57,12 @@ func (j *Plan) Judge(v *verdict.Verdict) []verdict.CSV {
 	return judged
 }
 
-// JudgeNeeds judges of each ClusterServiceVersion of the plan only what it depends on: no policy is read.
+// JudgeNeeds judges of each ClusterServiceVersion of the plan only what it depends on, and what it replaces: no policy
+// is read.
 func (j *Plan) JudgeNeeds(v *verdict.Verdict) {
 	for i := range j.Bundles {
 		j.judgeNeeds(&j.Bundles[i], v)
+		judgeReplaces(j.Namespace, &j.Bundles[i], nil, j.Now, v)
 	}
 }
 
@@ -70,6 +72,7 @@ func (j *Plan) judge(c *carrier.Bundle, v *verdict.Verdict) verdict.CSV {
 	judged := verdict.CSV{CSV: c.Name, Package: c.Package, Version: c.Version, Release: c.Release}
 	before := len(v.Reasons)
 	judged.Disposition, judged.By = judgeByPolicies(&j.Input, c, v)
+	judgeReplaces(j.Namespace, c, nil, j.Now, v)
 	j.judgeConstraints(c, v)
 	j.judgeNeeds(c, v)
 	for _, r := range v.Reasons[before:] {

@@ -24,6 +24,7 @@ const (
 	RuleConsent           verdict.RuleID = "bundle/consent"
 	RuleContents          verdict.RuleID = "bundle/contents"
 	RuleKubeVersion       verdict.RuleID = "bundle/kube-version"
+	RuleReplaces          verdict.RuleID = "bundle/replaces"
 )
 
 // ByPolicy judges something by each policy that governs it, depending on what the policy is. Nil finds nothing.
@@ -96,6 +97,9 @@ var all = []rule{
 	// Without its package no policy of a bundle is found.
 	{Rule: verdict.Rule{ID: RuleUnknown, Outcomes: verdict.Holds, Override: true, Backstop: true,
 		Summary: "the package of a ClusterServiceVersion is not known, or sources disagree about it or about its release"}},
+	// OLM deletes what a bundle replaces, with its own rights (threat O74).
+	{Rule: verdict.Rule{ID: RuleReplaces, Outcomes: verdict.DeniesOrHolds, Override: true, Backstop: true,
+		Summary: "spec.replaces names an installed ClusterServiceVersion of another package, which is governed or protected from deletion"}},
 	// Constraints apply whether or not there is a policy.
 	{Rule: verdict.Rule{ID: RuleConstraint, Outcomes: verdict.AnyOutcome, Override: true,
 		Summary: "a ClusterServiceVersion does not satisfy a Constraint, or whether it does is not known"}},

@@ -27,6 +27,7 @@ func JudgeContents(ns *state.Namespace, c, before *carrier.Bundle, v *verdict.Ve
 			}
 		}
 	}
+	judgeReplaces(ns, c, before, time.Time{}, v)
 }
 
 // JudgeStep judges a step of an approved plan by the present policies and Constraints: the plan may have been approved
@@ -69,6 +70,9 @@ func judgeStepByPolicies(c *carrier.Bundle, ns *state.Namespace, now time.Time, 
 		by += ", with an override that " + ended
 	}
 	recordUnknown(c, ns, "it", awaited(c)+by, v)
+	if !c.Stored {
+		judgeReplaces(ns, c, nil, now, v)
+	}
 	for _, p := range ns.Governing(c.Package) {
 		for i := range all {
 			f := all[i].contents.Judge(c, p)

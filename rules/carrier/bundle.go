@@ -30,9 +30,11 @@ type Bundle struct {
 	Catalogs []olm.Catalog
 	// image is the path of the bundle image, and images is set if the plan names several for it. step writes it, and
 	// may contain it. What comes in the plan itself has no image.
-	image    string
-	images   bool
-	step     *olm.StepResource
+	image  string
+	images bool
+	step   *olm.StepResource
+	// replaces are what entries of the plan replace.
+	replaces []string
 	Provides []olm.Capability
 	Requires []olm.Capability
 	// Properties are those of the bundle; Described is false if the plan does not have them. They are disputed if two
@@ -66,6 +68,16 @@ func (c *Bundle) compareRelease(spec *olm.CSVSpec) {
 	if c.Release = release; problem != "" {
 		c.Unknown, c.Ambiguous, c.Package = problem, true, ""
 	}
+}
+
+// Replaces returns the ClusterServiceVersions that OLM deletes once this one is installed, by the plan's entries and by
+// its spec. The caller may change the slice.
+func (c *Bundle) Replaces() []string {
+	names := slices.Clone(c.replaces)
+	if c.Spec != nil {
+		names = append(names, c.Spec.Replaces)
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }
 
 // byReference reports whether a plan contains a reference in place of the ClusterServiceVersion or of rights that come

@@ -37,7 +37,7 @@ func OfPlan(plan *olm.InstallPlan, ns *state.Namespace) []Bundle {
 		c := at(l.Identifier)
 		c.From(l.Catalog)
 		c.images = c.images || c.image != "" && c.image != l.Path
-		c.image = l.Path
+		c.image, c.replaces = l.Path, append(c.replaces, l.Replaces)
 		c.describe(l.Properties)
 	}
 	for i := range plan.Status.Steps {

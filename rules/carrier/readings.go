@@ -1,7 +1,6 @@
 package carrier
 
 import (
-	"encoding/hex"
 	"slices"
 
 	"github.com/opgate/opgate/catalog"
@@ -109,8 +108,7 @@ func ChangeOf(n *state.Namespace, plan *olm.InstallPlan, c *Bundle) (set *change
 	if was := &known.Replacements[i]; set.From != now.From || was.From != now.From || was.FromDigest != now.FromDigest {
 		return nil, "its contents were not compared with what is installed now"
 	}
-	if r := n.Recorded(now.From); r != nil && len(n.Governing(c.Package)) > 0 &&
-		r.Digest != hex.EncodeToString(now.FromDigest[:]) {
+	if n.Recorded(now.From) != nil && len(n.Governing(c.Package)) > 0 && !n.InstalledAsRecorded(now.From) {
 		return nil, "what is installed has not the contents that are recorded of " + text.Name(now.From)
 	}
 	if set.Digest() == "" {

@@ -315,13 +315,14 @@ func (c *Contents) Grants() []*olm.Grants {
 
 // specDigest returns the olm.CSVSpec.ContentsDigest of the ClusterServiceVersion that OLM writes.
 func (c *Contents) specDigest() [sha256.Size]byte {
+	raw := []byte(c.rawSpec)
 	switch {
 	case c.rawSpec == nil:
 		return [sha256.Size]byte{}
 	case c.catalog:
-		return olm.ContentsDigest(c.typedSpec())
+		raw = c.typedSpec()
 	}
-	return olm.ContentsDigest(c.rawSpec)
+	return olm.Combined(olm.ContentsDigest(raw), olm.AnnotationsDigest(c.annotations))
 }
 
 // typedSpec returns the spec as OLM encodes it: without unknown fields, and with the zero values of known ones.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 // fields are the fields of objects by path, with the set of values that each has. The elements of a list have the
@@ -25,7 +26,8 @@ func (f fields) read(path string, value any) {
 			child := childOf(path, key)
 			domain, _, qualified := strings.Cut(key, "/")
 			switch {
-			case qualified && skipped(path+"."+domain+"/"), skipped(child):
+			case qualified && skipped(path+"."+domain+"/"), skipped(child),
+				path == annotationPath && olm.IsHarmlessAnnotation(key):
 			case path == volumePath:
 				f.add(child, field)
 			default:

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 // templates are the kinds of bundle objects with pods, and where the pod is in them.
@@ -76,11 +77,7 @@ func accountsOf(pod *corev1.PodSpec) []string {
 
 // comparePods adds the settings that no installed pod has: which of the pods has them does not matter.
 func comparePods(s *Set, from, to *Contents) error {
-	before, fieldsBefore, err := from.podSettings()
-	if err != nil {
-		return fmt.Errorf("what is installed cannot be read: %w", err)
-	}
-	after, fieldsAfter, err := to.podSettings()
+	before, after, err := both(from, to, (*Contents).podSettings)
 	if err != nil {
 		return err
 	}
@@ -89,10 +86,11 @@ func comparePods(s *Set, from, to *Contents) error {
 			s.add(PodSecurity, after[setting], "%s", setting)
 		}
 	}
-	for _, path := range fieldsAfter.changed(fieldsBefore) {
-		s.add(PodSecurity, podRisk(path), "%s", fieldsAfter.describe(path, fieldsBefore))
+	was, is, err := both(from, to, (*Contents).podFields)
+	for _, path := range is.changed(was) {
+		s.add(PodSecurity, podRisk(path), "%s", is.describe(path, was))
 	}
-	return nil
+	return err
 }
 
 // podRisk returns Risky for fields that reach the node or its other pods.
@@ -116,34 +114,40 @@ func (s settings) set(condition bool, risk Risk, setting string) {
 	}
 }
 
-// podSettings returns what the pods of a bundle may do, and their other fields.
-func (c *Contents) podSettings() (settings, fields, error) {
-	s, f := settings{}, fields{}
+// podSettings returns what the pods of a bundle may do.
+func (c *Contents) podSettings() (settings, error) {
+	s := settings{}
 	for i := range c.pods {
 		s.addPod(&c.pods[i].Spec)
+	}
+	for i := range c.objects {
+		if o := &c.objects[i]; o.is("security.openshift.io", "SecurityContextConstraints") {
+			if err := s.addConstraints(o); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return s, nil
+}
+
+// podFields returns the other fields of the pods of a bundle, and those of its Deployments.
+func (c *Contents) podFields() (fields, error) {
+	f := fields{}
+	for i := range c.pods {
 		if err := f.readJSON("pod", c.pods[i].raw); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	if len(c.pods) > 0 {
 		f.readMap(annotationPath, c.annotations)
 	}
-	deployments := c.spec.InstallStrategy.StrategySpec.DeploymentSpecs
-	for i := range deployments {
-		deployment := deployments[i]
+	for _, deployment := range c.spec.InstallStrategy.StrategySpec.DeploymentSpecs {
 		deployment.Spec.Template = corev1.PodTemplateSpec{}
 		if err := f.readTyped("deployment", &deployment); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	for i := range c.objects {
-		if o := &c.objects[i]; o.is("security.openshift.io", "SecurityContextConstraints") {
-			if err := s.addConstraints(o); err != nil {
-				return nil, nil, err
-			}
-		}
-	}
-	return s, f, nil
+	return f, nil
 }
 
 // readMap reads labels or annotations. Annotations of a ClusterServiceVersion are those of its pods, to which OLM
@@ -331,4 +335,59 @@ func (s settings) addConstraints(o *object) error {
 		}
 	}
 	return nil
+}
+
+// compareImages adds the registries, with the first element of the path, from which no installed image comes. Hosts
+// such as quay.io serve every publisher, so the host alone would say nothing about who publishes.
+func compareImages(s *Set, from, to *Contents) error {
+	before, after := from.publishers(), to.publishers()
+	for _, publisher := range sortedKeys(after) {
+		if !before[publisher] {
+			s.add(Images, Notable, "images from %s", text.Name(publisher))
+		}
+	}
+	return nil
+}
+
+// publishers returns the registries of all images that a bundle names.
+func (c *Contents) publishers() map[string]bool {
+	found := map[string]bool{}
+	add := func(image string) {
+		if image != "" {
+			found[publisher(image)] = true
+		}
+	}
+	for i := range c.spec.RelatedImages {
+		add(c.spec.RelatedImages[i].Image)
+	}
+	for i := range c.pods {
+		for _, list := range [][]corev1.Container{c.pods[i].Spec.InitContainers, c.pods[i].Spec.Containers} {
+			for i := range list {
+				add(list[i].Image)
+				for _, env := range list[i].Env {
+					if strings.HasPrefix(env.Name, olm.RelatedImagePrefix) {
+						add(env.Value)
+					}
+				}
+			}
+		}
+	}
+	return found
+}
+
+// publisher returns the host of an image and the first element of its path if another one follows: quay.io/coreos for
+// quay.io/coreos/etcd:v3, registry.local for registry.local/etcd. Images without a host are those of docker.io.
+func publisher(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	host, path, found := strings.Cut(image, "/")
+	if !found {
+		return "docker.io/library"
+	}
+	if !strings.ContainsAny(host, ".:") && host != "localhost" {
+		return "docker.io/" + host
+	}
+	if first, _, more := strings.Cut(path, "/"); more {
+		return host + "/" + first
+	}
+	return host
 }

@@ -36,11 +36,7 @@ var classes = map[string]struct{ added, changed Class }{
 // compareScope adds the objects that a bundle brings, and what it changes of them, and where the operator may be
 // installed.
 func compareScope(s *Set, from, to *Contents) error {
-	before, err := from.otherObjects()
-	if err != nil {
-		return fmt.Errorf("what is installed cannot be read: %w", err)
-	}
-	after, err := to.otherObjects()
+	before, after, err := both(from, to, (*Contents).otherObjects)
 	if err != nil {
 		return err
 	}
@@ -97,11 +93,7 @@ func (s *Set) compareSpec(from, to *Contents) error {
 	if to.rawSpec == nil || from.rawSpec == nil && from.CSV != "" {
 		return nil
 	}
-	before, err := from.specFields()
-	if err != nil {
-		return fmt.Errorf("what is installed cannot be read: %w", err)
-	}
-	after, err := to.specFields()
+	before, after, err := both(from, to, (*Contents).specFields)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,8 @@
 package change
 
 import (
+	"strings"
+
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 )
@@ -56,253 +58,119 @@ const (
 	ownService = "is served by the operator's own pods, whose Deployments are compared"
 )
 
-// harmless are the fields of a bundle that are no change, each with the reason. All but metadata that the API server
-// sets are in the digest.
-var harmless = map[string]string{ //nolint:gosec // no credentials: names of fields
-	// What a ClusterServiceVersion says about itself.
-	"csv.annotations": describes, "csv.description": describes, "csv.displayName": describes, "csv.icon": describes,
-	"csv.keywords": describes,
-	"csv.labels":   describes, "csv.links": describes, "csv.maintainers": describes, "csv.maturity": describes,
-	"csv.provider":                  describes,
-	"csv.selector":                  describes,
-	"csv.version":                   "names the version, which policies judge",
-	"csv.release":                   "names the version, which policies judge",
-	"csv.replaces":                  "is the order of versions in a channel, which policies judge",
-	"csv.skips":                     "is the order of versions in a channel, which policies judge",
-	"csv.customresourcedefinitions": "describes definitions to people: the definitions are objects of the bundle; those that are required are requirements",
-	"csv.install.strategy":          "is deployment, the only one that OLM has",
-	"csv.nativeAPIs":                "is a condition of the installation",
-	"csv.relatedImages[].name":      describes,
-	"csv.apiservicedefinitions.owned[].deploymentName": ownService,
-	"csv.apiservicedefinitions.owned[].containerPort":  ownService,
-	"csv.apiservicedefinitions.owned[].kind":           describes, "csv.apiservicedefinitions.owned[].displayName": describes,
-	"csv.apiservicedefinitions.owned[].description":       describes,
-	"csv.apiservicedefinitions.owned[].resources":         describes,
-	"csv.apiservicedefinitions.owned[].statusDescriptors": describes,
-	"csv.apiservicedefinitions.owned[].specDescriptors":   describes,
-	"csv.apiservicedefinitions.owned[].actionDescriptors": describes,
-	"csv.apiservicedefinitions.owned[].name":              describes,
+// harmless are the fields of a bundle that are no change, by the reason; of annotations olm.HarmlessAnnotations. All but
+// metadata that the API server sets are in the digest.
+var harmless = byPath([]row{ //nolint:gosec // no credentials: names of fields
+	{describes, "csv.", `annotations description displayName icon keywords labels links maintainers maturity provider selector
+		relatedImages[].name`},
+	{describes, "csv.apiservicedefinitions.owned[].", `kind displayName description resources statusDescriptors specDescriptors
+		actionDescriptors name`},
+	{describes, "metadata.labels.", `operatorframework.io/ app.kubernetes.io/version`},
+	{describes, "pod.metadata.", `labels.app.kubernetes.io/version`},
+	{describes, "deployment.", `label`},
+	{describes, "webhook.", `matchConditions[].name`},
+	{describes, "console.openshift.io/", `ConsoleYAMLSample.spec ConsoleQuickStart.spec`},
+	{"names the version, which policies judge", "csv.", `version release`},
+	{"is the order of versions in a channel, which bundle/replaces judges", "csv.", `replaces skips`},
+	{"describes definitions to people: the definitions are objects of the bundle; those that are required are requirements", "csv.", `
+		customresourcedefinitions`},
+	{"is deployment, the only one that OLM has", "csv.install.", `strategy`},
+	{"is a condition of the installation", "csv.", `nativeAPIs`},
+	{ownService, "csv.apiservicedefinitions.owned[].", `deploymentName containerPort`},
+	{ownService, "webhook.", `containerPort deploymentName targetPort webhookPath`},
+	{"is set by the API server", "pod.metadata.", `creationTimestamp`},
+	{"is set by the API server", "crd.", `status`},
+	{running, "deployment.spec.", `minReadySeconds paused progressDeadlineSeconds replicas revisionHistoryLimit strategy`},
+	{running, "pod.spec.", `activeDeadlineSeconds affinity.podAntiAffinity restartPolicy terminationGracePeriodSeconds
+		topologySpreadConstraints`},
+	{running, "pod.spec.containers[].", `env[].valueFrom.secretKeyRef.optional env[].valueFrom.configMapKeyRef.optional
+		envFrom[].secretRef.optional envFrom[].configMapRef.optional imagePullPolicy probe.failureThreshold
+		probe.initialDelaySeconds probe.periodSeconds probe.sleep probe.successThreshold probe.terminationGracePeriodSeconds
+		probe.timeoutSeconds resizePolicy resources.limits.cpu resources.limits.memory resources.limits.ephemeral-storage
+		resources.requests.cpu resources.requests.memory resources.requests.ephemeral-storage restartPolicy restartPolicyRules`},
+	{running, "pod.spec.volumes[].", `secret.optional configMap.optional projected.sources[].configMap.optional
+		projected.sources[].secret.optional`},
+	{"selects the pods of the template, and the API server refuses others", "deployment.spec.", `selector`},
+	{inImage, "pod.spec.containers[].", `args command workingDir env[].name env[].value envFrom[].prefix probe.exec`},
+	{inImage, "/", `ConfigMap.data ConfigMap.binaryData`},
+	{inPod, "pod.spec.containers[].", `env[].valueFrom.fieldRef env[].valueFrom.resourceFieldRef env[].valueFrom.fileKeyRef name
+		ports[].containerPort ports[].name ports[].protocol probe.grpc probe.httpGet.httpHeaders probe.httpGet.path
+		probe.httpGet.port probe.httpGet.scheme probe.tcpSocket.port lifecycle.stopSignal terminationMessagePath
+		terminationMessagePolicy volumeMounts[].mountPath volumeMounts[].name volumeMounts[].subPath volumeMounts[].subPathExpr`},
+	{inPod, "pod.spec.volumes[].", `name emptyDir downwardAPI secret.defaultMode configMap.defaultMode configMap.defaultUser
+		secret.defaultUser projected.defaultMode projected.defaultUser projected.sources[].downwardAPI
+		projected.sources[].serviceAccountToken.path projected.sources[].serviceAccountToken.user`},
+	{"is a part of a Secret that is compared by name", "pod.spec.containers[].", `env[].valueFrom.secretKeyRef.key`},
+	{"is a part of a Secret that is compared by name", "pod.spec.volumes[].", `secret.items projected.sources[].secret.items`},
+	{"is a part of a ConfigMap that is compared by name", "pod.spec.containers[].", `env[].valueFrom.configMapKeyRef.key`},
+	{"is a part of a ConfigMap that is compared by name", "pod.spec.volumes[].", `configMap.items
+		projected.sources[].configMap.items`},
+	{"is checked before the path is mounted, and the path is compared", "pod.spec.volumes[].", `hostPath.type`},
+	{"is renewed by the node for as long as the pod runs", "pod.spec.volumes[].", `
+		projected.sources[].serviceAccountToken.expirationSeconds`},
+	{"is the format of the review", "webhook.", `admissionReviewVersions`},
+	{"is the format of the review", "crd.spec.", `conversion.webhook.conversionReviewVersions`},
+	{"says what the webhook does beside answering, and changes nothing about what it is sent", "webhook.", `sideEffects`},
+	{served, "crd.", `metadata`},
+	{served, "crd.spec.", `names.categories names.listKind names.shortNames names.singular`},
+	{served, "crd.spec.versions[].", `additionalPrinterColumns deprecated deprecationWarning selectableFields storage
+		subresources.scale`},
+	{oneValue, rbacv1.GroupName + "/", `ClusterRoleBinding.roleRef.apiGroup ClusterRoleBinding.subjects[].apiGroup
+		RoleBinding.roleRef.apiGroup RoleBinding.subjects[].apiGroup`},
+	{"is what alerts are about", "", `monitoring.coreos.com/PrometheusRule.spec`},
+})
 
-	// Annotations that describe a ClusterServiceVersion, and those that OLM sets. All others may concern whoever admits
-	// pods.
-	"pod.metadata.annotations.alm-examples": describes, "pod.metadata.annotations.alm-examples-metadata": describes,
-	"pod.metadata.annotations.capabilities": describes, "pod.metadata.annotations.categories": describes,
-	"pod.metadata.annotations.certified": describes, "pod.metadata.annotations.containerImage": describes,
-	"pod.metadata.annotations.createdAt": describes, "pod.metadata.annotations.description": describes,
-	"pod.metadata.annotations.repository": describes, "pod.metadata.annotations.support": describes,
-	"pod.metadata.annotations.tectonic-visibility":                   describes,
-	"pod.metadata.annotations.features.operators.openshift.io/":      describes,
-	"pod.metadata.annotations.operators.openshift.io/":               describes,
-	"pod.metadata.annotations.operators.operatorframework.io/":       describes,
-	"pod.metadata.annotations.operatorframework.io/":                 "describes the operator to OLM, which has its properties from the catalog",
-	"pod.metadata.annotations.olm.operatorGroup":                     "is set by OLM",
-	"pod.metadata.annotations.olm.operatorNamespace":                 "is set by OLM",
-	"pod.metadata.annotations.olm.targetNamespaces":                  "is set by OLM",
-	"pod.metadata.annotations.kubectl.kubernetes.io/":                "is read by kubectl alone",
-	"metadata.labels.operatorframework.io/":                          describes,
-	"pod.metadata.labels.app.kubernetes.io/version":                  describes,
-	"metadata.labels.app.kubernetes.io/version":                      describes,
-	"pod.metadata.creationTimestamp":                                 "is set by the API server",
-	"deployment.label":                                               describes,
-	"deployment.spec.minReadySeconds":                                running,
-	"deployment.spec.paused":                                         running,
-	"deployment.spec.progressDeadlineSeconds":                        running,
-	"deployment.spec.replicas":                                       running,
-	"deployment.spec.revisionHistoryLimit":                           running,
-	"deployment.spec.selector":                                       "selects the pods of the template, and the API server refuses others",
-	"deployment.spec.strategy":                                       running,
-	"pod.spec.activeDeadlineSeconds":                                 running,
-	"pod.spec.affinity.podAntiAffinity":                              running,
-	"pod.spec.restartPolicy":                                         running,
-	"pod.spec.terminationGracePeriodSeconds":                         running,
-	"pod.spec.topologySpreadConstraints":                             running,
-	"pod.spec.containers[].args":                                     inImage,
-	"pod.spec.containers[].command":                                  inImage,
-	"pod.spec.containers[].workingDir":                               inImage,
-	"pod.spec.containers[].env[].name":                               inImage,
-	"pod.spec.containers[].env[].value":                              inImage,
-	"pod.spec.containers[].env[].valueFrom.fieldRef":                 inPod,
-	"pod.spec.containers[].env[].valueFrom.resourceFieldRef":         inPod,
-	"pod.spec.containers[].env[].valueFrom.fileKeyRef":               inPod,
-	"pod.spec.containers[].env[].valueFrom.secretKeyRef.key":         "is a part of a Secret that is compared by name",
-	"pod.spec.containers[].env[].valueFrom.secretKeyRef.optional":    running,
-	"pod.spec.containers[].env[].valueFrom.configMapKeyRef.key":      "is a part of a ConfigMap that is compared by name",
-	"pod.spec.containers[].env[].valueFrom.configMapKeyRef.optional": running,
-	"pod.spec.containers[].envFrom[].prefix":                         inImage,
-	"pod.spec.containers[].envFrom[].secretRef.optional":             running,
-	"pod.spec.containers[].envFrom[].configMapRef.optional":          running,
-	"pod.spec.containers[].imagePullPolicy":                          running,
-	"pod.spec.containers[].name":                                     inPod,
-	"pod.spec.containers[].ports[].containerPort":                    inPod,
-	"pod.spec.containers[].ports[].name":                             inPod,
-	"pod.spec.containers[].ports[].protocol":                         inPod,
-	"pod.spec.containers[].probe.exec":                               inImage,
-	"pod.spec.containers[].probe.failureThreshold":                   running,
-	"pod.spec.containers[].probe.grpc":                               inPod,
-	"pod.spec.containers[].probe.httpGet.httpHeaders":                inPod,
-	"pod.spec.containers[].probe.httpGet.path":                       inPod,
-	"pod.spec.containers[].probe.httpGet.port":                       inPod,
-	"pod.spec.containers[].probe.httpGet.scheme":                     inPod,
-	"pod.spec.containers[].probe.initialDelaySeconds":                running,
-	"pod.spec.containers[].probe.periodSeconds":                      running,
-	"pod.spec.containers[].probe.sleep":                              running,
-	"pod.spec.containers[].probe.successThreshold":                   running,
-	"pod.spec.containers[].probe.tcpSocket.port":                     inPod,
-	"pod.spec.containers[].probe.terminationGracePeriodSeconds":      running,
-	"pod.spec.containers[].probe.timeoutSeconds":                     running,
-	"pod.spec.containers[].lifecycle.stopSignal":                     inPod,
-	"pod.spec.containers[].resizePolicy":                             running,
-	"pod.spec.containers[].resources.limits.cpu":                     running,
-	"pod.spec.containers[].resources.limits.memory":                  running,
-	"pod.spec.containers[].resources.limits.ephemeral-storage":       running,
-	"pod.spec.containers[].resources.requests.cpu":                   running,
-	"pod.spec.containers[].resources.requests.memory":                running,
-	"pod.spec.containers[].resources.requests.ephemeral-storage":     running,
-	"pod.spec.containers[].restartPolicy":                            running,
-	"pod.spec.containers[].restartPolicyRules":                       running,
-	"pod.spec.containers[].terminationMessagePath":                   inPod,
-	"pod.spec.containers[].terminationMessagePolicy":                 inPod,
-	"pod.spec.containers[].volumeMounts[].mountPath":                 inPod,
-	"pod.spec.containers[].volumeMounts[].name":                      inPod,
-	"pod.spec.containers[].volumeMounts[].subPath":                   inPod,
-	"pod.spec.containers[].volumeMounts[].subPathExpr":               inPod,
-	"pod.spec.volumes[].name":                                        inPod,
-	"pod.spec.volumes[].emptyDir":                                    inPod,
-	"pod.spec.volumes[].downwardAPI":                                 inPod,
-	"pod.spec.volumes[].hostPath.type":                               "is checked before the path is mounted, and the path is compared",
-	"pod.spec.volumes[].secret.defaultMode":                          inPod,
-	"pod.spec.volumes[].secret.items":                                "is a part of a Secret that is compared by name",
-	"pod.spec.volumes[].secret.optional":                             running,
-	"pod.spec.volumes[].configMap.defaultMode":                       inPod,
-	"pod.spec.volumes[].configMap.items":                             "is a part of a ConfigMap that is compared by name",
-	"pod.spec.volumes[].configMap.optional":                          running,
+// judged are the fields that code of this package compares, by where.
+var judged = byPath([]row{
+	{"readRights", "csv.install.", `spec.clusterPermissions spec.permissions`},
+	{"readRights", rbacv1.GroupName + "/", `ClusterRole.aggregationRule ClusterRole.rules ClusterRoleBinding.roleRef
+		ClusterRoleBinding.subjects Role.rules RoleBinding.roleRef RoleBinding.subjects`},
+	{"pods", "csv.install.", `spec.deployments`},
+	{"pods", "/", `Pod.spec PodTemplate.template ReplicationController.spec.template`},
+	{"pods", "apps/", `DaemonSet.spec.template Deployment.spec.template ReplicaSet.spec.template StatefulSet.spec.template`},
+	{"pods", "batch/", `CronJob.spec.jobTemplate.spec.template Job.spec.template`},
+	{"pods", "deployment.spec.", `template`},
+	{"compareScope", "csv.", `installModes`},
+	{"compareScope", "deployment.", `name`},
+	{"compareRequirements", "csv.", `minKubeVersion`},
+	{"compareScope, compareRequirements", "csv.", `apiservicedefinitions`},
+	{"compareImages", "csv.", `relatedImages`},
+	{"compareImages", "pod.spec.containers[].", `image`},
+	{"compareWebhooks", "csv.", `webhookdefinitions`},
+	{"compareWebhooks", admissionv1.GroupName + "/", `MutatingWebhookConfiguration.webhooks
+		ValidatingWebhookConfiguration.webhooks`},
+	{"target", "webhook.", `clientConfig.service clientConfig.url`},
+	{"converts", "webhook.", `conversionCRDs`},
+	{"compareWebhook", "webhook.", `failurePolicy matchConditions matchPolicy namespaceSelector objectSelector rules`},
+	{"readWebhooks", "webhook.", `generateName name type`},
+	{"readDefinitions", "crd.", `apiVersion kind`},
+	{"target, compareDefinitions", "crd.spec.", `conversion`},
+	{"compareDefinitions", "crd.spec.", `group names.kind names.plural preserveUnknownFields scope`},
+	{"compareDefinitions", "crd.spec.versions[].", `name served`},
+	{"compareSchemas", "crd.spec.versions[].", `schema`},
+	{"compareVersion", "crd.spec.versions[].", `subresources.status`},
+	{"addPod", "pod.spec.", `automountServiceAccountToken hostIPC hostNetwork hostPID`},
+	{"accountsOf", "pod.spec.", `serviceAccount serviceAccountName`},
+	{"addReferences", "pod.spec.containers[].", `env[].valueFrom.configMapKeyRef env[].valueFrom.secretKeyRef
+		envFrom[].configMapRef envFrom[].secretRef`},
+	{"addContainer", "pod.spec.containers[].", `ports[].hostPort securityContext.allowPrivilegeEscalation
+		securityContext.capabilities.add securityContext.privileged securityContext.readOnlyRootFilesystem
+		securityContext.runAsUser`},
+	{"addContainer", "pod.spec.", `securityContext.runAsUser`},
+	{"addVolumes", "pod.spec.containers[].", `volumeMounts[].readOnly`},
+	{"addVolumes", "pod.spec.volumes[].", `configMap hostPath projected secret`},
+})
 
-	"pod.spec.volumes[].configMap.defaultUser":                                     inPod,
-	"pod.spec.volumes[].secret.defaultUser":                                        inPod,
-	"pod.spec.volumes[].projected.defaultMode":                                     inPod,
-	"pod.spec.volumes[].projected.defaultUser":                                     inPod,
-	"pod.spec.volumes[].projected.sources[].configMap.items":                       "is a part of a ConfigMap that is compared by name",
-	"pod.spec.volumes[].projected.sources[].configMap.optional":                    running,
-	"pod.spec.volumes[].projected.sources[].downwardAPI":                           inPod,
-	"pod.spec.volumes[].projected.sources[].secret.items":                          "is a part of a Secret that is compared by name",
-	"pod.spec.volumes[].projected.sources[].secret.optional":                       running,
-	"pod.spec.volumes[].projected.sources[].serviceAccountToken.expirationSeconds": "is renewed by the node for as long as the pod runs",
-	"pod.spec.volumes[].projected.sources[].serviceAccountToken.path":              inPod,
-	"pod.spec.volumes[].projected.sources[].serviceAccountToken.user":              inPod,
+// row are fields with one reason, or compared in one place: what follows the prefix of their paths, as words.
+type row struct{ reason, prefix, fields string }
 
-	// Webhooks and definitions.
-	"webhook.admissionReviewVersions": "is the format of the review",
-	"webhook.containerPort":           ownService,
-	"webhook.deploymentName":          ownService,
-	"webhook.sideEffects":             "says what the webhook does beside answering, and changes nothing about what it is sent",
-	"webhook.targetPort":              ownService,
-	"webhook.webhookPath":             ownService,
-	"webhook.matchConditions[].name":  describes,
-
-	"crd.metadata":              served,
-	"crd.status":                "is set by the API server",
-	"crd.spec.names.categories": served,
-	"crd.spec.names.listKind":   served,
-	"crd.spec.names.shortNames": served,
-	"crd.spec.names.singular":   served,
-	"crd.spec.conversion.webhook.conversionReviewVersions": "is the format of the review",
-	"crd.spec.versions[].additionalPrinterColumns":         served,
-	"crd.spec.versions[].deprecated":                       served,
-	"crd.spec.versions[].deprecationWarning":               served,
-	"crd.spec.versions[].selectableFields":                 served,
-	"crd.spec.versions[].storage":                          served,
-	"crd.spec.versions[].subresources.scale":               served,
-
-	// Other objects.
-	rbacv1.GroupName + "/ClusterRoleBinding.roleRef.apiGroup": oneValue, rbacv1.GroupName +
-		"/ClusterRoleBinding.subjects[].apiGroup": oneValue,
-	rbacv1.GroupName + "/RoleBinding.roleRef.apiGroup": oneValue, rbacv1.GroupName +
-		"/RoleBinding.subjects[].apiGroup": oneValue,
-	"/ConfigMap.data":                             inImage,
-	"/ConfigMap.binaryData":                       inImage,
-	"monitoring.coreos.com/PrometheusRule.spec":   "is what alerts are about",
-	"console.openshift.io/ConsoleYAMLSample.spec": describes,
-	"console.openshift.io/ConsoleQuickStart.spec": describes,
-}
-
-// judged are the fields that code of this package compares, by what they mean, and where.
-var judged = map[string]string{
-	"csv.install.spec.clusterPermissions":     "readRights",
-	"csv.install.spec.permissions":            "readRights",
-	"csv.install.spec.deployments":            "pods",
-	"csv.installModes":                        "compareScope",
-	"csv.minKubeVersion":                      "compareRequirements",
-	"csv.apiservicedefinitions":               "compareScope, compareRequirements",
-	"csv.relatedImages":                       "compareImages",
-	"csv.webhookdefinitions":                  "compareWebhooks",
-	"webhook.clientConfig.service":            "target",
-	"webhook.clientConfig.url":                "target",
-	"webhook.conversionCRDs":                  "converts",
-	"webhook.failurePolicy":                   "compareWebhook",
-	"webhook.generateName":                    "readWebhooks",
-	"webhook.matchConditions":                 "compareWebhook",
-	"webhook.matchPolicy":                     "compareWebhook",
-	"webhook.name":                            "readWebhooks",
-	"webhook.namespaceSelector":               "compareWebhook",
-	"webhook.objectSelector":                  "compareWebhook",
-	"webhook.rules":                           "compareWebhook",
-	"webhook.type":                            "readWebhooks",
-	"crd.apiVersion":                          "readDefinitions",
-	"crd.kind":                                "readDefinitions",
-	"crd.spec.conversion":                     "target, compareDefinitions",
-	"crd.spec.group":                          "compareDefinitions",
-	"crd.spec.names.kind":                     "compareDefinitions",
-	"crd.spec.names.plural":                   "compareDefinitions",
-	"crd.spec.preserveUnknownFields":          "compareDefinitions",
-	"crd.spec.scope":                          "compareDefinitions",
-	"crd.spec.versions[].name":                "compareDefinitions",
-	"crd.spec.versions[].schema":              "compareSchemas",
-	"crd.spec.versions[].served":              "compareDefinitions",
-	"crd.spec.versions[].subresources.status": "compareVersion",
-
-	admissionv1.GroupName + "/MutatingWebhookConfiguration.webhooks":   "compareWebhooks",
-	admissionv1.GroupName + "/ValidatingWebhookConfiguration.webhooks": "compareWebhooks",
-	rbacv1.GroupName + "/ClusterRole.aggregationRule":                  "readRights",
-	rbacv1.GroupName + "/ClusterRole.rules":                            "readRights",
-	rbacv1.GroupName + "/ClusterRoleBinding.roleRef":                   "readRights",
-	rbacv1.GroupName + "/ClusterRoleBinding.subjects":                  "readRights",
-	rbacv1.GroupName + "/Role.rules":                                   "readRights",
-	rbacv1.GroupName + "/RoleBinding.roleRef":                          "readRights",
-	rbacv1.GroupName + "/RoleBinding.subjects":                         "readRights",
-
-	"/Pod.spec":                                    "pods",
-	"/PodTemplate.template":                        "pods",
-	"/ReplicationController.spec.template":         "pods",
-	"apps/DaemonSet.spec.template":                 "pods",
-	"apps/Deployment.spec.template":                "pods",
-	"apps/ReplicaSet.spec.template":                "pods",
-	"apps/StatefulSet.spec.template":               "pods",
-	"batch/CronJob.spec.jobTemplate.spec.template": "pods",
-	"batch/Job.spec.template":                      "pods",
-	"deployment.name":                              "compareScope",
-	"deployment.spec.template":                     "pods",
-	"pod.spec.automountServiceAccountToken":        "addPod",
-	"pod.spec.hostIPC":                             "addPod",
-	"pod.spec.hostNetwork":                         "addPod",
-	"pod.spec.hostPID":                             "addPod",
-	"pod.spec.serviceAccount":                      "accountsOf",
-	"pod.spec.serviceAccountName":                  "accountsOf",
-
-	"pod.spec.containers[].env[].valueFrom.configMapKeyRef":          "addReferences",
-	"pod.spec.containers[].env[].valueFrom.secretKeyRef":             "addReferences",
-	"pod.spec.containers[].envFrom[].configMapRef":                   "addReferences",
-	"pod.spec.containers[].envFrom[].secretRef":                      "addReferences",
-	"pod.spec.containers[].image":                                    "compareImages",
-	"pod.spec.containers[].ports[].hostPort":                         "addContainer",
-	"pod.spec.containers[].securityContext.allowPrivilegeEscalation": "addContainer",
-	"pod.spec.containers[].securityContext.capabilities.add":         "addContainer",
-	"pod.spec.containers[].securityContext.privileged":               "addContainer",
-	"pod.spec.containers[].securityContext.readOnlyRootFilesystem":   "addContainer",
-	"pod.spec.containers[].securityContext.runAsUser":                "addContainer",
-	"pod.spec.securityContext.runAsUser":                             "addContainer",
-	"pod.spec.containers[].volumeMounts[].readOnly":                  "addVolumes",
-	"pod.spec.volumes[].configMap":                                   "addVolumes",
-	"pod.spec.volumes[].hostPath":                                    "addVolumes",
-	"pod.spec.volumes[].projected":                                   "addVolumes",
-	"pod.spec.volumes[].secret":                                      "addVolumes",
+// byPath returns the reasons by path.
+func byPath(table []row) map[string]string {
+	paths := map[string]string{}
+	for _, r := range table {
+		for field := range strings.FieldsSeq(r.fields) {
+			paths[r.prefix+field] = r.reason
+		}
+	}
+	return paths
 }

@@ -1,7 +1,7 @@
 package state
 
 import (
-	"encoding/hex"
+	"slices"
 
 	"github.com/opgate/opgate/olm"
 )
@@ -38,12 +38,18 @@ func (n *Namespace) brought(csv string, spec *olm.CSVSpec) contents {
 	return found
 }
 
-// IsRecorded reports whether contents are those that are recorded of a ClusterServiceVersion. It returns false without
-// a record.
+// IsRecorded reports whether contents are those that are recorded of a ClusterServiceVersion, of which a record of an
+// earlier release has the spec alone. It returns false without a record.
 func (n *Namespace) IsRecorded(csv string, spec *olm.CSVSpec) bool {
 	r := n.Recorded(csv)
-	digest := spec.ContentsDigest()
-	return r != nil && r.Digest == hex.EncodeToString(digest[:])
+	return r != nil && r.Digest == hexadecimal(spec.SpecDigest()) &&
+		(r.Annotations == "" || r.Annotations == hexadecimal(spec.AnnotationsDigest()))
+}
+
+// InstalledAsRecorded reports whether a ClusterServiceVersion is installed with the contents that are recorded of it.
+func (n *Namespace) InstalledAsRecorded(csv string) bool {
+	return slices.ContainsFunc(n.Installed(),
+		func(c Installed) bool { return c.CSV == csv && c.Spec != nil && n.IsRecorded(csv, c.Spec) })
 }
 
 // Drifted reports whether an installed ClusterServiceVersion differs from what is recorded of it or, without a record

@@ -2,6 +2,7 @@ package state
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -57,8 +58,10 @@ type RecordedOperator struct {
 	Version string `json:"version,omitempty"`
 	// UID is that of the ClusterServiceVersion.
 	UID string `json:"uid,omitempty"`
-	// Digest is the hexadecimal olm.CSVSpec.ContentsDigest.
-	Digest string `json:"digest,omitempty"`
+	// Digest is the hexadecimal olm.CSVSpec.SpecDigest, Annotations the AnnotationsDigest; empty in a record of an
+	// earlier release, which the next one sets from what is installed.
+	Digest      string `json:"digest,omitempty"`
+	Annotations string `json:"annotations,omitempty"`
 	// Adopted is set if the contents were there before the record of them began, so that nothing shows that OLM
 	// installed them.
 	Adopted bool `json:"adopted,omitempty"`
@@ -264,20 +267,22 @@ func (n *Namespace) nextOf(pkg string) []RecordedOperator {
 // recordOf returns what is to be recorded of an installed ClusterServiceVersion. Its first contents count where a
 // policy freezes them.
 func (n *Namespace) recordOf(c *Installed, before []RecordedOperator) RecordedOperator {
-	digest := c.ContentsDigest()
 	now := RecordedOperator{Package: c.Package, CSV: c.CSV, Version: c.Version, UID: c.UID,
-		Digest: hex.EncodeToString(digest[:]), Adopted: len(before) == 0}
+		Digest: hexadecimal(c.Spec.SpecDigest()), Annotations: hexadecimal(c.Spec.AnnotationsDigest()),
+		Adopted: len(before) == 0}
 	for _, b := range before {
 		if b.CSV != c.CSV || b.UID != "" && b.UID != c.UID {
 			continue
 		}
 		if len(n.Governing(c.Package)) > 0 {
-			now.Digest = b.Digest
+			now.Digest, now.Annotations = b.Digest, cmp.Or(b.Annotations, now.Annotations)
 		}
-		now.Adopted = b.Adopted || now.Digest != b.Digest
+		now.Adopted = b.Adopted || now.Digest != b.Digest || b.Annotations != "" && now.Annotations != b.Annotations
 	}
 	return now
 }
+
+func hexadecimal(digest [sha256.Size]byte) string { return hex.EncodeToString(digest[:]) }
 
 // removed reports whether a policy forbids a package, and no Subscription to it is left.
 func (n *Namespace) removed(pkg string) bool {

@@ -1,6 +1,8 @@
 package state
 
 import (
+	"slices"
+
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -24,6 +26,12 @@ func (n *Namespace) Sources() []verdict.PolicyRef {
 
 // Judged reports whether plans in this namespace are judged, if only with warnings.
 func (n *Namespace) Judged() bool { return n.Governed() || !n.Constraints().Empty() }
+
+// Protected reports whether a Constraint restricts deletions, in every namespace.
+func (n *Namespace) Protected() bool {
+	return slices.ContainsFunc(n.Constraints().Definitions(),
+		func(d *constraint.Definition) bool { return d.Deletion != nil })
+}
 
 // Constrained reports whether a Constraint could refuse an operator in this namespace. One that is satisfied here by
 // any operator, such as one about namespaces of tenants in another namespace, does not count.

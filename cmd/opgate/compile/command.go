@@ -19,6 +19,7 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 )
@@ -155,8 +156,9 @@ func (o *options) run(now time.Time, stdin io.Reader, stdout, stderr io.Writer) 
 		}
 		var policies []*operatorpolicy.Policy
 		cluster, operators := set.Snapshot(facts.Cluster{}), map[string][]string{}
+		kept := map[string][]bundle.Kept{}
 		for ns := range cluster.All() {
-			operators[ns.Name()] = ns.Operators()
+			operators[ns.Name()], kept[ns.Name()] = ns.Operators(), bundle.KeptIn(ns)
 			for _, p := range ns.Policies() {
 				policies = append(policies, p)
 				if p.Incomplete {
@@ -166,7 +168,7 @@ func (o *options) run(now time.Time, stdin io.Reader, stdout, stderr io.Writer) 
 		}
 		objects = backstop.Compile(backstop.Input{
 			Policies: policies, Constraints: cluster.Constraints().Definitions(), Operators: operators,
-			OLM: []string{o.olmIdentity}, Opgate: o.identity, Namespace: o.static.namespace,
+			Kept: kept, OLM: []string{o.olmIdentity}, Opgate: o.identity, Namespace: o.static.namespace,
 			ApprovalMode:       rules.ApprovalMode(o.approvalMode),
 			ExcludedNamespaces: o.excludedNamespaces, Audit: o.audit, Now: now,
 			Features: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: o.mutating,

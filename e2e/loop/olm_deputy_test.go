@@ -1,0 +1,99 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/harness"
+	opgateolm "github.com/opgate/opgate/olm"
+)
+
+// The subtests of this file make OLM do for a tenant what the tenant may not, by a field that the tenant writes
+// (docs/threats.md, what others do for a tenant). Each shows first that OLM does it where nothing is governed.
+
+const proxyImage = "sidecar.istio.io/proxyImage"
+
+// deputies plays the attacks V2 and V3 on one OLM.
+func deputies(t *testing.T, e *harness.OLMEnv) {
+	governed, free := e.NewNamespace(t), e.NewNamespace(t)
+	for _, namespace := range []string{governed, free} {
+		letTenantManage(t, e, namespace)
+	}
+	e.OperatorGroup(t, free)
+	e.Subscribe(t, free, ledger, ledger2, opgateolm.ApprovalAutomatic)
+	p := harness.WithField(harness.GroupedPolicy(governed, ledger, ledger2), "Deny", "spec", "deletion")
+	e.Apply(t, p)
+	for _, namespace := range []string{governed, free} {
+		e.WaitForCSV(t, namespace, ledger2)
+	}
+	waitForPolicy(t, e, p, is(compliant), has(ledger2))
+	e.Sync(t)
+	t.Run("V2 annotations reach pods", func(t *testing.T) { attackV2(t, e, governed, free) })
+	t.Run("V3 another package replaces it", func(t *testing.T) { attackV3(t, e, governed, free) })
+}
+
+// attackV2 annotates an installed ClusterServiceVersion: OLM copies that into the pods (attacks-3, v2).
+func attackV2(t *testing.T, e *harness.OLMEnv, governed, free string) {
+	annotate := func(namespace, annotation string) []string {
+		return []string{"annotate", "clusterserviceversion", ledger2, "-n", namespace, "--overwrite", annotation}
+	}
+	pods := func(ctx context.Context, namespace string) (map[string]string, error) {
+		list, err := e.Clients[cluster.Admin].Resource(appsv1.SchemeGroupVersion.WithResource("deployments")).
+			Namespace(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil || len(list.Items) == 0 {
+			return nil, errors.Join(err, errors.New("there is no Deployment"))
+		}
+		annotations, _, err := unstructured.NestedStringMap(list.Items[0].Object, "spec", "template", "metadata", "annotations")
+		return annotations, err
+	}
+	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", annotate(free, proxyImage+"=evil.example/x:1")...)
+	e.Eventually(t, "OLM copies an annotation into pods", func(ctx context.Context) error {
+		annotations, err := pods(ctx, free)
+		if err == nil && annotations[proxyImage] == "" {
+			err = fmt.Errorf("the pods have %v", annotations)
+		}
+		return err
+	})
+	for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {
+		harness.WantRefused(t, e.Cluster, user, "", annotate(governed, proxyImage+"=evil.example/x:1"),
+			"changing metadata.annotations["+proxyImage+"]", "(csv/frozen)")
+	}
+	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", annotate(governed, "argocd.argoproj.io/tracking-id=a")...)
+	if annotations, err := pods(t.Context(), governed); err != nil || annotations[proxyImage] != "" {
+		t.Errorf("the governed pods have %v (%v)", annotations, err)
+	}
+}
+
+// attackV3 writes a ClusterServiceVersion of another package that replaces an installed one: OLM deletes that (attacks-3,
+// v3).
+func attackV3(t *testing.T, e *harness.OLMEnv, governed, free string) {
+	foo := func(namespace string) *unstructured.Unstructured {
+		u := harness.Object(`
+apiVersion: operators.coreos.com/v1alpha1
+kind: ClusterServiceVersion
+metadata: {name: foo.v1.0.0, namespace: %s}
+spec:
+  displayName: foo
+  version: 1.0.0
+  replaces: %s
+  installModes: [{type: OwnNamespace, supported: true}, {type: SingleNamespace, supported: true}]
+  install: {strategy: deployment, spec: {deployments: []}}
+`, namespace, ledger2)
+		u.SetAnnotations(map[string]string{opgateolm.PropertiesAnnotation: `{"properties":[{"type":"olm.package","value":{"packageName":"foo","version":"1.0.0"}}]}`})
+		return u
+	}
+	for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {
+		harness.WantRefused(t, e.Cluster, user, harness.AsJSON(t, foo(governed)), []string{"create", "-f", "-"},
+			"with spec.replaces "+ledger2+" of package "+ledger, "(bundle/replaces)")
+	}
+	e.CreateAs(t, cluster.Tenant, foo(free))
+	e.WaitForGone(t, opgateolm.ClusterServiceVersions, free, ledger2)
+	e.WaitForCSV(t, governed, ledger2)
+}
