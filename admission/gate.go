@@ -13,7 +13,6 @@ import (
 	"github.com/opgate/opgate/admission/olmidentity"
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
-	"github.com/opgate/opgate/internal/crdschema"
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/internal/panics"
@@ -95,8 +94,6 @@ func (o *Options) Validate() error {
 type Gate struct {
 	Options
 	admitted admitted
-	// policySchema is that of OperatorPolicies.
-	policySchema *crdschema.Schema
 }
 
 // New returns a gate.
@@ -116,7 +113,7 @@ func New(o Options) (*Gate, error) {
 	if o.ApprovalMode == "" {
 		o.ApprovalMode = rules.MutateApproval
 	}
-	return &Gate{Options: o, policySchema: crdschema.Own(snapshot.OperatorPolicies.GroupVersionKind).Compile()}, nil
+	return &Gate{Options: o}, nil
 }
 
 // Paths of the endpoints, as the webhook configurations name them.

@@ -46,15 +46,20 @@ func (g *Gate) validateOperatorPolicy(
 	if err != nil {
 		return unreadable("operatorpolicy", err)
 	}
-	v := rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{Policy: p.policy, Strict: p.strict, Old: p.old,
-		Refused: g.policySchema.Validate(p.raw), Namespace: s.Namespace,
-		Package: g.offered, Copied: s.Copied, Grants: g.Grants, Unbacked: g.Unbacked, Now: g.Now()})
-	concerns, update := rules.NewOperatorPolicy(p.policy).Concerns(), req.update()
+	in := rules.OperatorPolicyInput{Policy: rules.NewOperatorPolicy(p.policy), Strict: p.strict, Namespace: s.Namespace,
+		Package: g.offered, Copied: s.Copied, Grants: g.Grants, Unbacked: g.Unbacked, Now: g.Now()}
+	var before operatorpolicy.Exceptions
+	if p.old != nil {
+		in.Old = rules.NewOperatorPolicy(p.old)
+		before = in.Old.Exceptions()
+	}
+	v, widened := rules.JudgeOperatorPolicy(in), in.Policy.Exceptions().Widened(before)
+	concerns, update := in.Policy.Concerns(), req.update()
 	written := &metav1.ObjectMeta{Namespace: p.policy.Namespace, Name: p.policy.Name, UID: p.policy.UID,
 		Generation: p.policy.Generation}
 	if v.Decision == verdict.Allow {
-		widened, source := rules.WidenedExceptions(p.policy, p.old), verdict.PolicyRef{Kind: verdict.KindOperatorPolicy,
-			Namespace: written.Namespace, Name: written.Name}
+		source := in.Policy.Ref()
+		in = rules.OperatorPolicyInput{} // as decodedPolicies.drop does
 		g.judgeLookups(ctx, req, &p, &v)
 		if len(widened) > 0 {
 			if p.policy != nil {
@@ -75,8 +80,6 @@ func (g *Gate) validateOperatorPolicy(
 type decodedPolicies struct {
 	policy, old *policyv1beta2.OperatorPolicy
 	strict      []error
-	// raw is the JSON of policy.
-	raw []byte
 }
 
 func decodePolicies(req *request[json.RawMessage, json.RawMessage]) (p decodedPolicies, err error) {
@@ -87,7 +90,6 @@ func decodePolicies(req *request[json.RawMessage, json.RawMessage]) (p decodedPo
 	if p.policy, p.strict, err = rules.DecodeOperatorPolicy(raw); err != nil {
 		return p, err
 	}
-	p.raw = raw
 	if req.OldObject != nil {
 		// A stored policy that does not decode counts as none: then the new one is judged in full.
 		if old, _, err := decodeOperatorPolicy(*req.OldObject); err == nil {

@@ -325,7 +325,7 @@ func TestPolicyPreview(t *testing.T) {
 		"every version": {nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: operatorPolicy("etcd", c.edit),
+			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: policyFor("etcd", c.edit),
 				Namespace: func(string) *state.Namespace { return ns }})
 			warnings := strings.Join(v.WarningTexts(), "\n")
 			if v.Decision != verdict.Allow || !strings.Contains(warnings, c.want) ||
@@ -343,9 +343,12 @@ func TestPolicyPreview(t *testing.T) {
 // when its spec, or how its spec is read, changes.
 func TestStoredPolicies(t *testing.T) {
 	judge := func(op, old *policyv1beta2.OperatorPolicy) verdict.Decision {
-		v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Old: old,
-			Namespace: func(string) *state.Namespace { return nil }})
-		return v.Decision
+		in := OperatorPolicyInput{Policy: NewOperatorPolicy(op),
+			Namespace: func(string) *state.Namespace { return nil }}
+		if old != nil {
+			in.Old = NewOperatorPolicy(old)
+		}
+		return JudgeOperatorPolicy(in).Decision
 	}
 	old := operatorPolicy("etcd", func(s *spec) { s.VersionRange = "no longer a range" })
 	labelled := old.DeepCopy()

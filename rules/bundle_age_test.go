@@ -119,7 +119,7 @@ func TestAgeWithoutEffect(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: policyFor("etcd", test.edit).Object,
+			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: policyFor("etcd", test.edit),
 				Namespace: func(string) *state.Namespace { return nil }})
 			if test.field != "" && (len(v.Reasons) == 0 || v.Reasons[0].Field != test.field) {
 				t.Errorf("%v, want %s", v.Reasons, test.field)

@@ -184,7 +184,7 @@ func TestCatalogPreview(t *testing.T) {
 			s.ComplianceType = policyv1beta2.MustNotHave
 		}, "spec.catalog has no effect with complianceType mustnothave"},
 	} {
-		v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: policyFor("etcd", c.edit).Object,
+		v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: policyFor("etcd", c.edit),
 			Namespace: func(string) *state.Namespace { return nil }})
 		if !slices.ContainsFunc(v.WarningTexts(), func(w string) bool { return strings.Contains(w, c.want) }) {
 			t.Errorf("%s: %q", name, v.WarningTexts())

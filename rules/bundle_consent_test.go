@@ -443,11 +443,12 @@ func TestConsentDocument(t *testing.T) {
 	if err != nil || len(strict) > 0 {
 		t.Fatal(err, strict)
 	}
-	if v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op,
+	p := NewOperatorPolicy(op)
+	if v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: p,
 		Namespace: func(string) *state.Namespace { return nil }}); v.Decision != verdict.Allow || len(v.Warnings) > 0 {
 		t.Errorf("%s %v", v.Refusal(), v.WarningTexts())
 	}
-	if p := NewOperatorPolicy(op); len(p.Consent.Accepted) != 1 || !p.Consent.Holds() {
+	if len(p.Consent.Accepted) != 1 || !p.Consent.Holds() {
 		t.Errorf("the example reads as %+v", p.Consent)
 	}
 }

@@ -114,7 +114,7 @@ func TestWindowsWithoutEffect(t *testing.T) {
 			func(s *policyv1beta2.OperatorPolicySpec) { s.Freezes = nil })},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: test.policy.Object,
+			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: test.policy,
 				Namespace: func(string) *state.Namespace { return nil },
 				Now:       momentOf(t, "2026-12-20T00:00:00Z")})
 			got := strings.Join(v.WarningTexts(), "\n")

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	labelselector "k8s.io/apimachinery/pkg/labels"
@@ -12,6 +13,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	"github.com/opgate/opgate/internal/crdschema"
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
@@ -265,18 +267,30 @@ func (in *ConstraintInput) preview(d *constraint.Definition, v *verdict.Verdict)
 	}
 }
 
-// constraintExceptions returns the exceptions of a Constraint, and what is not valid about them. They are all about
-// bundle/constraint, the rule by which a Constraint judges what is installed.
+// constraintSchema is that of Constraints, which stored Constraints may not satisfy.
+var constraintSchema = sync.OnceValue(func() *crdschema.Schema {
+	return crdschema.Own(constraintv1.GroupVersion.WithKind(constraintv1.Kind))
+})
+
+// constraintExceptions returns the exceptions of a Constraint, and what is not valid about them and spec.deletion. They
+// are all about bundle/constraint, the rule by which a Constraint judges what is installed.
 func constraintExceptions(c *constraintv1.Constraint) (operatorpolicy.Exceptions, field.ErrorList) {
+	part := constraintv1.ConstraintSpec{Exceptions: c.Spec.Exceptions, Deletion: c.Spec.Deletion}
+	if part.Exceptions == nil && part.Deletion == nil {
+		return nil, nil
+	}
 	specs, rule := make([]operatorpolicy.ExceptionSpec, len(c.Spec.Exceptions)), []string{string(bundle.RuleConstraint)}
 	for i, e := range c.Spec.Exceptions {
 		specs[i] = operatorpolicy.ExceptionSpec{Versions: e.Versions, Package: e.Package, Namespaces: e.Namespaces,
 			Rules: rule, Reason: e.Reason, Expires: e.Expires}
 	}
-	return operatorpolicy.ReadExceptions(specs, rule, c.Status.EndedExceptions)
+	refused := constraintSchema().Check("spec", &part)
+	all, errs := operatorpolicy.ReadExceptions(specs, rule, c.Status.EndedExceptions, refused)
+	return all, append(refused, errs...)
 }
 
-// WidenedConstraintExceptions is WidenedExceptions for a Constraint.
+// WidenedConstraintExceptions returns the paths of the exceptions by which a write of a Constraint sets more aside than
+// the stored one does, or for longer: one that is added, prolonged or widened. Old is nil on create.
 func WidenedConstraintExceptions(c, old *constraintv1.Constraint) []string {
 	now, _ := constraintExceptions(c) // what is not valid is refused
 	var before operatorpolicy.Exceptions
@@ -286,7 +300,7 @@ func WidenedConstraintExceptions(c, old *constraintv1.Constraint) []string {
 	return now.Widened(before)
 }
 
-// judgeExceptions judges the exceptions of a Constraint that is written.
+// judgeExceptions judges the exceptions of a Constraint that is written, and refuses a spec.deletion that is not valid.
 func (in *ConstraintInput) judgeExceptions(v *verdict.Verdict) operatorpolicy.Exceptions {
 	all, errs := constraintExceptions(in.Constraint)
 	v.AddFaults(RuleConstraintField, errs)

@@ -4,8 +4,6 @@ import (
 	"iter"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/state"
@@ -63,24 +61,10 @@ func Keeps(d *constraint.Definition, namespaces iter.Seq[*state.Namespace]) int 
 	return kept
 }
 
-// judgeDeletion refuses a value of spec.deletion that is none of the known ones, and warns where nothing is refused.
+// judgeDeletion warns of a spec.deletion by which nothing is refused.
 func (in *ConstraintInput) judgeDeletion(v *verdict.Verdict) {
-	deletion := in.Constraint.Spec.Deletion
-	if deletion == nil {
-		return
-	}
-	path := field.NewPath("spec", "deletion")
-	errs := verdict.OneOf(path.Child("action"), deletion.Action,
-		policyv1beta2.DeletionAllow, policyv1beta2.DeletionConfirm, policyv1beta2.DeletionDeny)
-	for i, c := range deletion.Catalogs {
-		if c.Source == "" || c.SourceNamespace == "" {
-			errs = append(errs, field.Required(path.Child("catalogs").Index(i),
-				"source and sourceNamespace are required"))
-		}
-	}
-	v.AddFaults(RuleConstraintField, errs)
 	if in.Unbacked != "" && in.Constraint.Spec.EffectiveDeletion() != policyv1beta2.DeletionAllow {
-		ineffective(v, path.Child("action").String(),
-			"spec.deletion.action "+string(deletion.Action)+" refuses no deletion", in.Unbacked)
+		ineffective(v, "spec.deletion.action",
+			"spec.deletion.action "+string(in.Constraint.Spec.Deletion.Action)+" refuses no deletion", in.Unbacked)
 	}
 }

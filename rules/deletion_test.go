@@ -42,7 +42,7 @@ func TestDeletionPreview(t *testing.T) {
 				UpgradeApproval: policyv1beta2.UpgradeApprovalAutomatic, Deletion: policyv1beta2.DeletionDeny,
 				Subscription: policyv1beta2.SubscriptionTemplate{Name: "etcd", Namespace: "shop"}}
 			c.edit(&op.Spec)
-			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Unbacked: c.unbacked,
+			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: NewOperatorPolicy(op), Unbacked: c.unbacked,
 				Namespace: func(string) *state.Namespace { return nil }})
 			var warned []string
 			for _, w := range v.Warnings {

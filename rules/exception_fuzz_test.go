@@ -43,7 +43,7 @@ func FuzzExceptions(f *testing.F) {
 			}
 		}
 		known := []string{rule, "bundle/upgrade"}
-		all, errs := operatorpolicy.ReadExceptions(specs, known, nil)
+		all, errs := operatorpolicy.ReadExceptions(specs, known, nil, nil)
 		_ = errs.ToAggregate()
 		now := time.Unix(unix, 0)
 		state := all.At(now)
@@ -54,11 +54,11 @@ func FuzzExceptions(f *testing.F) {
 		if !next.IsZero() && !next.After(now) || !end.IsZero() && !end.After(now) {
 			t.Fatalf("at %s the next change is %s, and the end %s", now, next, end)
 		}
-		remembered, _ := operatorpolicy.ReadExceptions(specs, known, all.Ended(now))
+		remembered, _ := operatorpolicy.ReadExceptions(specs, known, all.Ended(now), nil)
 		shuffled := slices.Clone(specs)
 		r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		reordered, _ := operatorpolicy.ReadExceptions(shuffled, known, nil)
-		fewer, _ := operatorpolicy.ReadExceptions(specs[:len(specs)-1], known, nil)
+		reordered, _ := operatorpolicy.ReadExceptions(shuffled, known, nil, nil)
+		fewer, _ := operatorpolicy.ReadExceptions(specs[:len(specs)-1], known, nil, nil)
 		for _, csv := range []string{version, "etcd.v0.9.2", "etcd.v0.9.4"} {
 			for _, in := range []string{namespace, "other"} {
 				sets := func(l operatorpolicy.Exceptions, at time.Time) bool {
@@ -88,7 +88,7 @@ func FuzzExceptions(f *testing.F) {
 func admits(specs []operatorpolicy.ExceptionSpec, csv, namespace, rule string, now time.Time) bool {
 	return slices.ContainsFunc(specs, func(s operatorpolicy.ExceptionSpec) bool {
 		end, err := time.Parse(time.RFC3339, s.Expires)
-		return err == nil && now.Before(end) && slices.Contains(s.Rules, rule) && strings.TrimSpace(s.Reason) != "" &&
+		return err == nil && now.Before(end) && slices.Contains(s.Rules, rule) &&
 			slices.ContainsFunc(s.Versions, func(v string) bool { return strings.Contains(v, csv) }) &&
 			(len(s.Namespaces) == 0 || slices.Contains(s.Namespaces, namespace))
 	})

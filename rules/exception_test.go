@@ -217,7 +217,7 @@ func TestInvalidExceptions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := exceptionPolicy(func(s *policyv1beta2.OperatorPolicySpec) { test.edit(&s.Exceptions[0]) })
-			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: p.Object,
+			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: p,
 				Namespace: func(string) *state.Namespace { return nil }})
 			if len(v.Reasons) == 0 || v.Reasons[0].Field != test.want || v.Reasons[0].Rule != RuleOperatorPolicyField {
 				t.Errorf("%v, want %s", v.Reasons, test.want)
@@ -257,7 +257,7 @@ func TestReviewedExceptions(t *testing.T) {
 		"in 15 days, files":   {now: end.Add(-operatorpolicy.Notice - time.Second), review: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: exceptionPolicy(nil).Object,
+			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: exceptionPolicy(nil),
 				Namespace: func(string) *state.Namespace { return nil },
 				Now:       test.now, Review: test.review})
 			warns := slices.ContainsFunc(v.Warnings,

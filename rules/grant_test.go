@@ -38,7 +38,7 @@ func TestG25PoliciesAreWarned(t *testing.T) {
 	type spec = policyv1beta2.OperatorPolicySpec
 	policy := func(edit func(*spec)) func(grant.Set) verdict.Verdict {
 		return func(g grant.Set) verdict.Verdict {
-			return JudgeOperatorPolicy(OperatorPolicyInput{Policy: operatorPolicy("etcd", edit),
+			return JudgeOperatorPolicy(OperatorPolicyInput{Policy: policyFor("etcd", edit),
 				Namespace: func(string) *state.Namespace { return nil }, Grants: g})
 		}
 	}
@@ -150,8 +150,8 @@ func TestG25CatalogElsewhere(t *testing.T) {
 		s.Subscription.Source, s.Subscription.SourceNamespace = "c", "team"
 		catalogHeld(policyv1beta2.Catalog{Image: policyv1beta2.CatalogHold})(s)
 	})
-	v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Namespace: func(string) *state.Namespace { return nil },
-		Grants: withheld(t)})
+	v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: NewOperatorPolicy(op),
+		Namespace: func(string) *state.Namespace { return nil }, Grants: withheld(t)})
 	if text := strings.Join(v.WarningTexts(), "\n"); !strings.Contains(text,
 		"namespace team: add it to chart value "+grant.CatalogNamespacesValue) {
 		t.Errorf("warnings:\n%s", text)

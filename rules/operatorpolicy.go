@@ -65,15 +65,11 @@ var operatorPolicyRules = []verdict.Rule{
 
 // OperatorPolicyInput is the input of JudgeOperatorPolicy.
 type OperatorPolicyInput struct {
-	Policy *policyv1beta2.OperatorPolicy
+	Policy *operatorpolicy.Policy
 	// Strict are the errors of DecodeOperatorPolicy: unknown and duplicate fields.
 	Strict []error
-	// Refused is what the schema of the kind does not admit. The API server refuses that itself where it has the
-	// schema; it has another one where another program owns the definition, and does not apply it to what conversion
-	// adds.
-	Refused field.ErrorList
 	// Old is the stored policy on update, nil on create.
-	Old *policyv1beta2.OperatorPolicy
+	Old *operatorpolicy.Policy
 	// Namespace returns what is known of a namespace, for the preview; it may return nil.
 	Namespace func(name string) *state.Namespace
 	// Package returns a package of a catalog, for the preview; nil if it is not known. Default: none is.
@@ -118,25 +114,23 @@ func SpecFaults(strict []error) []error {
 // field; warnings preview the effect of the policy on installed operators and pending plans. An update that does not
 // change the spec passes, so that labels and finalizers can be edited even if the spec is invalid by present rules.
 func JudgeOperatorPolicy(in OperatorPolicyInput) verdict.Verdict {
-	op := in.Policy
+	op := in.Policy.Object
 	v := verdict.Verdict{Object: OperatorPolicyObject(op)}
-	if in.Old != nil && len(in.Strict) == 0 && reflect.DeepEqual(in.Old.Spec, op.Spec) &&
-		reflect.DeepEqual(in.Old.Annotations, op.Annotations) {
+	if in.Old != nil && len(in.Strict) == 0 && reflect.DeepEqual(in.Old.Object.Spec, op.Spec) &&
+		reflect.DeepEqual(in.Old.Object.Annotations, op.Annotations) {
 		return v
 	}
 	addStrict(&v, RuleOperatorPolicyUnknownField, in.Strict)
-	policy := NewOperatorPolicy(op)
-	for _, err := range policy.Invalid {
+	for _, err := range in.Policy.Invalid {
 		id := RuleOperatorPolicyField
 		if err.Type == field.ErrorTypeForbidden {
 			id = RuleOperatorPolicyContradiction
 		}
 		v.AddFaults(id, field.ErrorList{err})
 	}
-	v = v.Refused(RuleOperatorPolicyField, in.Refused)
-	policy.Exceptions().Judge(&v, RuleOperatorPolicyExceptionEnded, in.Now, in.Review)
+	in.Policy.Exceptions().Judge(&v, RuleOperatorPolicyExceptionEnded, in.Now, in.Review)
 	if v.Decision == verdict.Allow {
-		(&preview{&in, policy, &v}).policy()
+		(&preview{&in, op, in.Policy, &v}).policy()
 	}
 	return v.Sorted()
 }
@@ -180,17 +174,6 @@ func NormalizeOperatorPolicy(op, old *policyv1beta2.OperatorPolicy) []verdict.Ch
 			RuleOperatorPolicyNormalized, "write spec.complianceConfig with Compliant or NonCompliant")
 	}
 	return []verdict.Change{change}
-}
-
-// WidenedExceptions returns the paths of the exceptions by which a write of an OperatorPolicy sets more aside than the
-// stored one does, or for longer, whatever has ended: one that is added, prolonged or widened. Old is nil on create.
-func WidenedExceptions(op, old *policyv1beta2.OperatorPolicy) []string {
-	now, _ := operatorpolicy.ExceptionsOf(op, bundle.Exceptable()) // what is not valid is refused
-	var before operatorpolicy.Exceptions
-	if old != nil {
-		before, _ = operatorpolicy.ExceptionsOf(old, bundle.Exceptable())
-	}
-	return now.Widened(before)
 }
 
 // RefuseExceptions refuses an object with exceptions, at some paths, that its author may not write; why is a clause on

@@ -25,8 +25,9 @@ import (
 // preview warns of what a policy will and will not do.
 type preview struct {
 	*OperatorPolicyInput
-	p *operatorpolicy.Policy
-	v *verdict.Verdict
+	op *policyv1beta2.OperatorPolicy
+	p  *operatorpolicy.Policy
+	v  *verdict.Verdict
 }
 
 func (in *preview) warn(id verdict.RuleID, what, more string) {
@@ -49,12 +50,12 @@ func (in *preview) policy() {
 			" without spec.subscription.sourceNamespace matches a catalog of that name in any namespace",
 			"it may be one that a tenant has made; set spec.subscription.sourceNamespace too")
 	}
-	if targets := operatorpolicy.SeveralTargets(in.Policy); targets != nil {
+	if targets := operatorpolicy.SeveralTargets(in.op); targets != nil {
 		in.warn(RuleOperatorPolicySeveralTargets, "spec.operatorGroup names several target namespaces, "+
 			text.Names(targets,
 				verdict.MaxListed), oneTarget)
 	}
-	if spec := &in.Policy.Spec; spec.ComplianceType == policyv1beta2.MayHave && spec.OperatorGroup != nil {
+	if spec := &in.op.Spec; spec.ComplianceType == policyv1beta2.MayHave && spec.OperatorGroup != nil {
 		in.ineffective("spec.operatorGroup has no effect with complianceType mayhave, which installs nothing",
 			"remove it, or write complianceType musthave to have the operator installed")
 	}
@@ -73,8 +74,9 @@ func (in *preview) policy() {
 	if p.Unreadable() != "" {
 		return // a valid policy has template text, which is resolved only now
 	}
-	enforced := p.Enforced
-	p.Enforced = true // preview an informing policy too, as if it were enforced
+	enforced, alike := p.Enforced, *p
+	alike.Enforced = true // preview an informing policy too, as if it were enforced
+	p, in.p = &alike, &alike
 	ns := in.Namespace(p.TargetNamespace).WithPolicy(p)
 	for _, other := range ns.Governing(p.Package) {
 		if other.Key() == p.Key() {
@@ -104,10 +106,10 @@ func (in *preview) policy() {
 // move warns of Subscriptions that stay when a policy is changed to another namespace or package.
 func (in *preview) move() {
 	p := in.p
-	if in.Old == nil || in.Old.Spec.ComplianceType != policyv1beta2.MustHave || !in.Old.Spec.IsEnforced() {
+	old := in.Old
+	if old == nil || old.Object.Spec.ComplianceType != policyv1beta2.MustHave || !old.Enforced {
 		return
 	}
-	old := NewOperatorPolicy(in.Old)
 	if old.Package == p.Package && old.TargetNamespace == p.TargetNamespace {
 		return
 	}
@@ -186,7 +188,7 @@ func (in *preview) plan(plan *olm.InstallPlan, ns *state.Namespace) {
 
 // catalog warns of settings of spec.catalog that cannot have the effect that their author will expect.
 func (in *preview) catalog() {
-	p, op := in.p, in.Policy
+	p, op := in.p, in.op
 	c := p.CatalogImages
 	switch {
 	case c == nil:
@@ -208,7 +210,7 @@ func (in *preview) catalog() {
 
 // consent warns of settings of spec.consent that cannot have the effect that their author will expect.
 func (in *preview) consent() {
-	p, op := in.p, in.Policy
+	p, op := in.p, in.op
 	c := p.Consent
 	switch {
 	case c == nil:
@@ -237,7 +239,7 @@ func (in *preview) age() {
 	switch {
 	case p.Age.Holds() && p.MustNotHave:
 		in.unused("spec.minimumAge")
-	case !p.Age.Holds() && len(in.Policy.Spec.Urgent) > 0:
+	case !p.Age.Holds() && len(in.op.Spec.Urgent) > 0:
 		in.ineffective("spec.urgent has no effect without spec.minimumAge",
 			"write that, or remove it")
 	}
@@ -265,7 +267,7 @@ func (in *preview) calendar() {
 // deletion warns of a policy that restricts deletions, and of which nothing is refused.
 func (in *preview) deletion() {
 	p := in.p
-	spec := &in.Policy.Spec
+	spec := &in.op.Spec
 	if spec.Deletion == "" || spec.Deletion == policyv1beta2.DeletionAllow {
 		return
 	}
@@ -291,7 +293,7 @@ func (in *preview) grants() {
 			in.ineffective(what, missing)
 		}
 	}
-	spec := &in.Policy.Spec
+	spec := &in.op.Spec
 	if spec.RemovalBehavior.CustomResourceDefinitions == policyv1beta2.RemovalDelete {
 		ineffective("spec.removalBehavior.customResourceDefinitions Delete deletes none",
 			in.Grants.Missing(grant.Definitions))
@@ -339,7 +341,7 @@ func (in *preview) subscription(ns *state.Namespace) {
 	sub.Spec = olm.SubscriptionSpec{Package: p.Package, Channel: p.Channel, StartingCSV: p.StartingCSV,
 		Source: p.Catalog.Name, SourceNamespace: p.Catalog.Namespace}
 	subscribers, moments := ns.Subscribers(p.Package), []moment{always, ifCreated}
-	if in.Policy.Spec.ComplianceType == policyv1beta2.MayHave {
+	if in.op.Spec.ComplianceType == policyv1beta2.MayHave {
 		moments[1] = ifAllowed
 	}
 	if len(subscribers) > 0 {
@@ -354,7 +356,7 @@ func (in *preview) subscription(ns *state.Namespace) {
 	if in.Package != nil {
 		s.Offered = in.Package(p.Package, sub.Catalog())
 	}
-	s.InstalledElsewhere = in.Copied != nil && in.Copied(p.Package, p.TargetNamespace) && targets(in.Policy)
+	s.InstalledElsewhere = in.Copied != nil && in.Copied(p.Package, p.TargetNamespace) && targets(in.op)
 	for i := range subscriptionRules {
 		if r := &subscriptionRules[i]; slices.Contains(moments, r.previews) {
 			r.judge(s, r.ID, in.v)

@@ -47,7 +47,7 @@ func TestValidatePolicy(t *testing.T) {
 			"spec.subscription.name"},
 		"a source that is no name": {func(s *spec) { s.Subscription.Source = "my catalog" },
 			"spec.subscription.source"},
-		"a source in Cyrillic": {func(s *spec) { s.Subscription.Source = "\u0441ommunity" }, "U+0441"},
+		"a source in Cyrillic": {func(s *spec) { s.Subscription.Source = "\u0441ommunity" }, "must be ASCII"},
 		"a channel with a blank": {func(s *spec) { s.Subscription.Channel = "stable " },
 			"spec.subscription.channel"},
 		"a startingCSV with a slash": {func(s *spec) { s.Subscription.StartingCSV = "a/b" },
@@ -264,7 +264,7 @@ func FuzzPolicy(f *testing.F) {
 		}
 		p := NewOperatorPolicy(op)
 		NormalizeOperatorPolicy(op, nil)
-		v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Strict: strict,
+		v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: p, Strict: strict,
 			Namespace: func(string) *state.Namespace { return nil }})
 		if v.Decision == verdict.Allow && p.Unreadable() != "" && !strings.Contains(p.Unreadable(), "template text") {
 			t.Errorf("admitted, and cannot be judged by: %s", p.Unreadable())

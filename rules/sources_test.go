@@ -129,7 +129,7 @@ func admittedPolicy(t *testing.T, document string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Strict: strict,
+	v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: NewOperatorPolicy(op), Strict: strict,
 		Namespace: func(string) *state.Namespace { return nil }})
 	if v.Decision != verdict.Allow || len(v.Warnings) > 0 {
 		t.Errorf("%s/%s is not admitted as it is: %s %q", op.Namespace, op.Name, v.Refusal(), v.WarningTexts())

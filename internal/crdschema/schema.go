@@ -1,6 +1,7 @@
-// Package crdschema validates objects by the schemas of CustomResourceDefinitions, as the API server does before it
-// asks the gate. The gate needs it for what no API server has validated by Opgate's schema: an OperatorPolicy whose
-// definition another program owns, and fields that come from the annotation of conversion.
+// Package crdschema validates objects by the schemas of CustomResourceDefinitions, with their rules in CEL, as the API
+// server does before it asks the gate. The gate needs it for what no API server has validated by Opgate's schema: what
+// an earlier release has stored, an OperatorPolicy whose definition another program owns, and fields that come from the
+// annotation of conversion.
 package crdschema
 
 import (
@@ -9,6 +10,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -18,6 +20,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apifield "k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
@@ -83,12 +86,6 @@ func Of(d *apiextensionsv1.CustomResourceDefinition, version string) *Schema {
 	})}
 }
 
-// Compile returns the schema once its first Validate takes as long as any other.
-func (s *Schema) Compile() *Schema {
-	s.validators()
-	return s
-}
-
 func must(err error) {
 	if err != nil {
 		panic(fmt.Sprintf("read the definitions: %v", err))
@@ -97,52 +94,119 @@ func must(err error) {
 
 // SpecFields returns the fields of spec, sorted.
 func (s *Schema) SpecFields() []string {
-	spec := s.structural.Properties["spec"]
-	return slices.Sorted(maps.Keys(spec.Properties))
+	return slices.Sorted(maps.Keys(s.structural.Properties["spec"].Properties))
 }
 
 // Validate returns what the schema does not admit in the JSON of an object: nothing in the status, which is not written
-// with the spec, and nothing if the JSON does not decode, which its decoding reports. Of lists that are too long
-// nothing else is reported: what is wrong with each of their items would take memory without bound.
+// with the spec, and nothing if the JSON does not decode, which its decoding reports.
 func (s *Schema) Validate(raw []byte) apifield.ErrorList {
-	var object map[string]any
+	if object := written(raw); object != nil {
+		return s.validate(object)
+	}
+	return nil
+}
+
+// written returns an object without its status, nil if it does not decode.
+func written(raw []byte) (object map[string]any) {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {
 		return nil
 	}
 	delete(object, "status")
-	validators := s.validators()
-	if errs := tooMany(s.structural, object, nil); len(errs) > 0 {
-		return errs
+	return object
+}
+
+// Unknown returns the paths in the JSON of an object that the schema has no field for, sorted. Its status is not looked
+// at, nor objects that may have any fields.
+func (s *Schema) Unknown(raw []byte) []string {
+	paths := unknown(s.structural, written(raw), nil)
+	slices.Sort(paths)
+	return paths
+}
+
+func unknown(s *structural.Structural, value any, path *apifield.Path) (paths []string) {
+	switch value := value.(type) {
+	case []any:
+		for i := 0; s.Items != nil && i < len(value); i++ {
+			paths = append(paths, unknown(s.Items, value[i], path.Index(i))...)
+		}
+	case map[string]any:
+		for name, member := range value {
+			if property, known := s.Properties[name]; known {
+				paths = append(paths, unknown(&property, member, path.Child(name))...)
+			} else if len(s.Properties) > 0 {
+				paths = append(paths, path.Child(name).String())
+			}
+		}
 	}
+	return paths
+}
+
+// Check returns what the schema does not admit in a field of the object, given as a pointer to a struct. A text that is
+// empty counts as one that is left out.
+func (s *Schema) Check(field string, value any) apifield.ErrorList {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(value)
+	if err != nil {
+		return apifield.ErrorList{apifield.Invalid(apifield.NewPath(field), apifield.OmitValueType{}, err.Error())}
+	}
+	leaveOutEmpty(content)
+	return s.validate(map[string]any{field: content})
+}
+
+// leaveOutEmpty removes the fields that are empty texts, which fields of a struct are that are not set.
+func leaveOutEmpty(value any) {
+	switch value := value.(type) {
+	case []any:
+		for i := range value {
+			leaveOutEmpty(value[i])
+		}
+	case map[string]any:
+		maps.DeleteFunc(value, func(_ string, member any) bool { return member == "" })
+		for _, member := range value {
+			leaveOutEmpty(member)
+		}
+	}
+}
+
+// validate does what the API server does, in its order. It changes the object.
+func (s *Schema) validate(object map[string]any) apifield.ErrorList {
+	validators := s.validators()
+	errs := shorten(s.structural, object, nil)
 	defaulting.PruneNonNullableNullsWithoutDefaults(object, s.structural)
 	defaulting.Default(object, s.structural)
-	errs := validation.ValidateCustomResource(nil, object, validators.keywords)
+	errs = append(errs, validation.ValidateCustomResource(nil, object, validators.keywords)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, object)...)
-	if len(errs) == 0 { // rules rely on the rest of the schema
-		//nolint:forbidigo // rules of a schema make no calls
-		errs, _ = validators.rules.Validate(context.Background(), nil, s.structural, object, nil,
-			celconfig.RuntimeCELCostBudget)
-	}
+	//nolint:forbidigo // rules of a schema make no calls
+	broken, _ := validators.rules.Validate(context.Background(), nil, s.structural, object, nil,
+		celconfig.RuntimeCELCostBudget)
+	errs = append(errs, slices.DeleteFunc(broken, func(rule *apifield.Error) bool { // which relies on the keywords
+		return slices.ContainsFunc(errs, func(err *apifield.Error) bool {
+			rest, isWithin := strings.CutPrefix(err.Field, rule.Field)
+			return isWithin && (rest == "" || strings.ContainsAny(rest[:1], ".["))
+		})
+	})...)
+	slices.SortStableFunc(errs, func(a, b *apifield.Error) int { return strings.Compare(a.Field, b.Field) })
 	return errs
 }
 
-// tooMany returns the lists of a value that have more items than the schema admits.
-func tooMany(s *structural.Structural, value any, path *apifield.Path) (errs apifield.ErrorList) {
+// shorten returns the lists of a value that have more items than the schema admits, and cuts them off there: what is
+// wrong with the others would take memory without bound.
+func shorten(s *structural.Structural, value any, path *apifield.Path) (errs apifield.ErrorList) {
 	switch value := value.(type) {
 	case []any:
-		if v := s.ValueValidation; v != nil && v.MaxItems != nil && int64(len(value)) > *v.MaxItems {
-			return apifield.ErrorList{apifield.TooMany(path, len(value), int(*v.MaxItems))}
-		}
 		for i := range value {
 			if s.Items != nil {
-				errs = append(errs, tooMany(s.Items, value[i], path.Index(i))...)
+				errs = append(errs, shorten(s.Items, value[i], path.Index(i))...)
 			}
 		}
 	case map[string]any:
 		for name, member := range value {
-			if property, ok := s.Properties[name]; ok {
-				errs = append(errs, tooMany(&property, member, path.Child(name))...)
+			property := s.Properties[name]
+			list, _ := member.([]any)
+			if v := property.ValueValidation; v != nil && v.MaxItems != nil && int64(len(list)) > *v.MaxItems {
+				errs = append(errs, apifield.TooMany(path.Child(name), len(list), int(*v.MaxItems)))
+				value[name] = list[:*v.MaxItems]
 			}
+			errs = append(errs, shorten(&property, value[name], path.Child(name))...)
 		}
 	}
 	return errs

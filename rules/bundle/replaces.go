@@ -15,7 +15,7 @@ import (
 const replacesAccepted = "spec.replaces may name versions of its own package only, since OLM deletes what it names"
 
 // judgeReplaces judges spec.replaces of a bundle: once what has it is installed, OLM deletes the ClusterServiceVersion
-// of that name, whose deletion the user may not be allowed (threat O74). before is the stored object that is updated,
+// of that name, whose deletion the user may not be allowed. before is the stored object that is updated,
 // nil for another write. Outcomes, unless both are of one package:
 //
 //   - Deny if it names an installed one that a policy governs, or that a Constraint protects

@@ -97,7 +97,7 @@ var all = []rule{
 	// Without its package no policy of a bundle is found.
 	{Rule: verdict.Rule{ID: RuleUnknown, Outcomes: verdict.Holds, Override: true, Backstop: true,
 		Summary: "the package of a ClusterServiceVersion is not known, or sources disagree about it or about its release"}},
-	// OLM deletes what a bundle replaces, with its own rights (threat O74).
+	// OLM deletes what a bundle replaces, with its own rights.
 	{Rule: verdict.Rule{ID: RuleReplaces, Outcomes: verdict.DeniesOrHolds, Override: true, Backstop: true,
 		Summary: "spec.replaces names an installed ClusterServiceVersion of another package, which is governed or protected from deletion"}},
 	// Constraints apply whether or not there is a policy.

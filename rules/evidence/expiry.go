@@ -16,7 +16,7 @@ const EndedMark = "ended"
 // MaxShown bounds what a message shows of a value that is no time, in bytes.
 const MaxShown = 64
 
-// Expiry is when an override or a consent ends, by an annotation (R-AP-12).
+// Expiry is when an override or a consent ends, by an annotation.
 type Expiry struct {
 	annotation string
 	// Value is a time as in RFC 3339; empty for no end.

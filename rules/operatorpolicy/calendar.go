@@ -1,6 +1,7 @@
 package operatorpolicy
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -10,17 +11,14 @@ import (
 	"github.com/opgate/opgate/rules/window"
 )
 
-// Bounds of what is read of spec.approvalWindows and spec.freezes, as in the schema.
-const (
-	maxWindows = 16
-	maxFreezes = 64
-)
-
 // calendar reads when a policy lets plans be approved. What is not valid is left out, and makes the policy one that
 // cannot be read.
 func (r *reader) calendar(spec *policyv1beta2.OperatorPolicySpec) (calendar window.Calendar) {
 	path := specPath.Child("approvalWindows")
-	for i := range spec.ApprovalWindows[:min(len(spec.ApprovalWindows), maxWindows)] {
+	for i := range spec.ApprovalWindows {
+		if !r.admits(path.String()) {
+			break
+		}
 		from := &spec.ApprovalWindows[i]
 		w, errCron, errZone, errDuration := window.New(from.Cron, from.TimeZone, from.Duration)
 		for _, part := range []struct {
@@ -35,7 +33,10 @@ func (r *reader) calendar(spec *policyv1beta2.OperatorPolicySpec) (calendar wind
 		calendar.Windows = append(calendar.Windows, w)
 	}
 	path = specPath.Child("freezes")
-	for i := range spec.Freezes[:min(len(spec.Freezes), maxFreezes)] {
+	for i := range spec.Freezes {
+		if !r.admits(path.String()) {
+			break
+		}
 		from := &spec.Freezes[i]
 		start, errStart := moment(path.Index(i).Child("start"), from.Start)
 		end, errEnd := moment(path.Index(i).Child("end"), from.End)
@@ -58,4 +59,23 @@ func moment(path *field.Path, value string) (time.Time, field.ErrorList) {
 			"must be a time as in RFC 3339, such as 2026-12-15T00:00:00Z or 2026-12-15T00:00:00+01:00")}
 	}
 	return t, nil
+}
+
+// Age is spec.minimumAge with spec.urgent, prepared for judging. The zero value holds nothing.
+type Age struct {
+	// Least is how long a catalog has to have offered a version; 0 for any time.
+	Least time.Duration
+	// Text is the duration as the policy has it.
+	Text string
+	// urgent are the names that it does not hold.
+	urgent []string
+}
+
+// Holds reports whether any plan may be held.
+func (a *Age) Holds() bool { return a.Least > 0 }
+
+// Skips reports whether spec.urgent names a ClusterServiceVersion, or it with the digest of its bundle image, which is
+// "" if that is not known.
+func (a *Age) Skips(csv, digest string) bool {
+	return slices.Contains(a.urgent, csv) || digest != "" && slices.Contains(a.urgent, csv+"@"+digest)
 }

@@ -2,56 +2,22 @@ package operatorpolicy
 
 import (
 	"fmt"
+	"reflect"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/text"
 )
 
-// configField maps one field of complianceConfig to its earlier spelling in statusConfig and to its default.
-type configField struct {
-	name     string
-	config   func(*policyv1beta2.ComplianceConfig) *policyv1beta2.ComplianceConfigAction
-	earlier  func(*policyv1beta2.StatusConfig) policyv1beta2.StatusConfigAction // nil where there was none
-	standard policyv1beta2.ComplianceConfigAction
-}
-
-// configFields lists them with their defaults.
-var configFields = []configField{
-	{"catalogSourceUnhealthy",
-		func(c *policyv1beta2.ComplianceConfig) *policyv1beta2.ComplianceConfigAction {
-			return &c.CatalogSourceUnhealthy
-		},
-		func(s *policyv1beta2.StatusConfig) policyv1beta2.StatusConfigAction { return s.CatalogSourceUnhealthy },
-		policyv1beta2.ConfigCompliant},
-	{"deploymentsUnavailable",
-		func(c *policyv1beta2.ComplianceConfig) *policyv1beta2.ComplianceConfigAction {
-			return &c.DeploymentsUnavailable
-		},
-		func(s *policyv1beta2.StatusConfig) policyv1beta2.StatusConfigAction { return s.DeploymentsUnavailable },
-		policyv1beta2.ConfigNonCompliant},
-	{"upgradesAvailable",
-		func(c *policyv1beta2.ComplianceConfig) *policyv1beta2.ComplianceConfigAction {
-			return &c.UpgradesAvailable
-		},
-		func(s *policyv1beta2.StatusConfig) policyv1beta2.StatusConfigAction { return s.UpgradesAvailable },
-		policyv1beta2.ConfigCompliant},
-	{"upgradesProgressing",
-		func(c *policyv1beta2.ComplianceConfig) *policyv1beta2.ComplianceConfigAction {
-			return &c.UpgradesProgressing
-		},
-		func(s *policyv1beta2.StatusConfig) policyv1beta2.StatusConfigAction { return s.UpgradesProgressing },
-		policyv1beta2.ConfigCompliant},
-	{"deprecationsPresent",
-		func(c *policyv1beta2.ComplianceConfig) *policyv1beta2.ComplianceConfigAction {
-			return &c.DeprecationsPresent
-		},
-		nil, policyv1beta2.ConfigCompliant},
-	{"minorChannelUpgradeAvailable",
-		func(c *policyv1beta2.ComplianceConfig) *policyv1beta2.ComplianceConfigAction {
-			return &c.MinorChannelUpgradeAvailable
-		},
-		nil, policyv1beta2.ConfigCompliant},
+// standard returns the default of a field of complianceConfig, by its name in Go.
+func standard(name string) policyv1beta2.ComplianceConfigAction {
+	if name == "DeploymentsUnavailable" {
+		return policyv1beta2.ConfigNonCompliant
+	}
+	return policyv1beta2.ConfigCompliant
 }
 
 // readEarlier returns the present meaning of a statusConfig value, or "" if it is not set or not known. Open
@@ -75,12 +41,16 @@ func ContradictsStatusConfig(earlier, config string) bool {
 	return meant != "" && config != "" && string(meant) != config
 }
 
-// earlierValue returns the statusConfig value of a field in a spec; spec may be nil.
-func (f *configField) earlierValue(spec *policyv1beta2.OperatorPolicySpec) policyv1beta2.StatusConfigAction {
-	if f.earlier == nil || spec == nil || spec.StatusConfig == nil {
+// earlierValue returns the statusConfig value of a field, by its name in Go; spec may be nil.
+func earlierValue(spec *policyv1beta2.OperatorPolicySpec, name string) policyv1beta2.StatusConfigAction {
+	if spec == nil || spec.StatusConfig == nil {
 		return ""
 	}
-	return f.earlier(spec.StatusConfig)
+	field := reflect.ValueOf(spec.StatusConfig).Elem().FieldByName(name)
+	if !field.IsValid() { // it is one that statusConfig never had
+		return ""
+	}
+	return policyv1beta2.StatusConfigAction(field.String())
 }
 
 // FilledConfig returns complianceConfig with every field: from statusConfig if set, else with defaults. On update, a
@@ -88,24 +58,27 @@ func (f *configField) earlierValue(spec *policyv1beta2.OperatorPolicySpec) polic
 // set if a value of statusConfig was.
 func FilledConfig(op, old *policyv1beta2.OperatorPolicy) (filled policyv1beta2.ComplianceConfig, copied bool) {
 	var oldSpec *policyv1beta2.OperatorPolicySpec
+	before := policyv1beta2.ComplianceConfig{}
 	if old != nil {
-		oldSpec = &old.Spec
+		oldSpec, before = &old.Spec, old.Spec.ComplianceConfig
 	}
 	filled = op.Spec.ComplianceConfig
-	for i := range configFields {
-		f := &configFields[i]
-		value, earlier := f.config(&filled), f.earlierValue(&op.Spec)
-		follows := oldSpec != nil && earlier != f.earlierValue(oldSpec) &&
-			*value == *f.config(&oldSpec.ComplianceConfig)
-		if *value != "" && !follows {
+	fields := reflect.ValueOf(&filled).Elem()
+	for i := range fields.NumField() {
+		value, name := fields.Field(i), fields.Type().Field(i).Name
+		earlier := earlierValue(&op.Spec, name)
+		follows := old != nil && earlier != earlierValue(oldSpec, name) &&
+			value.String() == reflect.ValueOf(before).Field(i).String()
+		if value.String() != "" && !follows {
 			continue
 		}
 		next := readEarlier(earlier)
 		switch {
-		case next != "" && next != *value:
-			*value, copied = next, true
-		case *value == "":
-			*value = f.standard
+		case next != "" && string(next) != value.String():
+			value.SetString(string(next))
+			copied = true
+		case value.String() == "":
+			value.SetString(string(standard(name)))
 		}
 	}
 	return filled, copied
@@ -113,13 +86,52 @@ func FilledConfig(op, old *policyv1beta2.OperatorPolicy) (filled policyv1beta2.C
 
 // complianceConfigs checks that both fields do not contradict each other.
 func (r *reader) complianceConfigs(spec *policyv1beta2.OperatorPolicySpec) {
-	for i := range configFields {
-		f := &configFields[i]
-		config, earlier := *f.config(&spec.ComplianceConfig), f.earlierValue(spec)
-		if ContradictsStatusConfig(string(earlier), string(config)) {
-			r.add(field.Forbidden(specPath.Child("statusConfig", f.name), fmt.Sprintf(
+	fields := reflect.ValueOf(spec.ComplianceConfig)
+	for i := range fields.NumField() {
+		name := fields.Type().Field(i).Name
+		config, earlier := fields.Field(i).String(), earlierValue(spec, name)
+		if ContradictsStatusConfig(string(earlier), config) {
+			name = strings.ToLower(name[:1]) + name[1:]
+			r.add(field.Forbidden(specPath.Child("statusConfig", name), fmt.Sprintf(
 				"means %s, but %s is %s; remove one of the two", readEarlier(earlier),
-				specPath.Child("complianceConfig", f.name), config)))
+				specPath.Child("complianceConfig", name), config)))
 		}
 	}
+}
+
+// Dialect is one of the two forms in which a v1beta1 policy specifies what happens to upgrades. A policy without one
+// was written in v1beta2, or in v1beta1 with both forms, and has both in v1beta1.
+type Dialect string
+
+const (
+	// DialectInstallPlanApproval has subscription.installPlanApproval.
+	DialectInstallPlanApproval Dialect = "installPlanApproval"
+	// DialectUpgradeApproval has upgradeApproval.
+	DialectUpgradeApproval Dialect = "upgradeApproval"
+)
+
+// ConversionAnnotation carries what the present version of an object cannot express. In v1beta2, in which policies are
+// stored and judged, that is the dialect: {"dialect":"installPlanApproval"}.
+const ConversionAnnotation = "opgate.io/conversion"
+
+// ParseDialect reads the annotation of a policy in v1beta2; "" means that there is none.
+func ParseDialect(annotation string) (Dialect, error) {
+	if annotation == "" {
+		return "", nil
+	}
+	var content struct {
+		Dialect Dialect `json:"dialect"`
+	}
+	strict, err := kjson.UnmarshalStrict([]byte(annotation), &content)
+	if err == nil && len(strict) > 0 {
+		err = strict[0]
+	}
+	if err != nil {
+		return "", err
+	}
+	if content.Dialect != DialectInstallPlanApproval && content.Dialect != DialectUpgradeApproval {
+		return "", fmt.Errorf("dialect %s is neither %q nor %q", text.Quote(string(content.Dialect)),
+			DialectInstallPlanApproval, DialectUpgradeApproval)
+	}
+	return content.Dialect, nil
 }

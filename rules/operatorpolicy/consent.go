@@ -9,9 +9,10 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/change"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
-// MaxDigests bounds the digests of a policy, as the schema does, and of the annotation of a plan.
+// MaxDigests bounds the digests of the annotation of a plan, as the schema does those of a policy.
 const MaxDigests = 64
 
 // Consent is spec.consent of a policy, prepared for judging. Nil holds and warns of nothing.
@@ -82,7 +83,10 @@ func (p *Policy) ReviewsChanges() bool {
 // digests checks a list of digests.
 func (r *reader) digests(path *field.Path, digests []string) {
 	seen := map[string]bool{}
-	for i, digest := range digests[:min(len(digests), MaxDigests)] {
+	for i, digest := range digests {
+		if !r.admits(path.String()) {
+			break
+		}
 		switch problem := NotDigest(digest); {
 		case problem != "":
 			r.invalid(path.Index(i), text.Truncate(digest, maxShownDigest), problem)
@@ -114,4 +118,42 @@ func NotDigest(s string) string {
 		return "has other characters than hexadecimal digits in lower case; " + accepted
 	}
 	return ""
+}
+
+// defaultMaxChanged is the default of spec.catalog.maxChangedPackages.
+const defaultMaxChanged = 50
+
+// CatalogImages is spec.catalog of a policy, prepared for judging. Nil holds nothing.
+type CatalogImages struct {
+	// HoldImage holds what comes from an image that is not accepted, HoldJump what comes after a jump.
+	HoldImage, HoldJump bool
+	// MaxChanged is the number of packages that an image may change without being a jump.
+	MaxChanged int
+	// Accepted are the digests in the order of the policy.
+	Accepted []string
+}
+
+// catalog reads spec.catalog.
+func (r *reader) catalog(spec *policyv1beta2.Catalog) *CatalogImages {
+	if spec == nil {
+		return nil
+	}
+	r.digests(specPath.Child("catalog", "accepted"), spec.Accepted)
+	return &CatalogImages{HoldImage: spec.Image == policyv1beta2.CatalogHold,
+		HoldJump:   spec.Jump == policyv1beta2.CatalogHold,
+		MaxChanged: cmp.Or(int(spec.MaxChangedPackages), defaultMaxChanged), Accepted: spec.Accepted}
+}
+
+// Holds reports whether any plan may be held.
+func (c *CatalogImages) Holds() bool { return c != nil && (c.HoldImage || c.HoldJump) }
+
+// AcceptedText returns the accepted digests for messages.
+func (c *CatalogImages) AcceptedText() string {
+	switch len(c.Accepted) {
+	case 0:
+		return "no digest is accepted yet"
+	case 1:
+		return "accepted is " + c.Accepted[0]
+	}
+	return "accepted are " + text.Names(c.Accepted, verdict.MaxListed)
 }

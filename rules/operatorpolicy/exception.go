@@ -14,16 +14,11 @@ import (
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// Bounds of exceptions.
-const (
-	maxExceptions        = 32
-	maxExceptionVersions = 32
-	maxRules             = 16
-	maxNamespaces        = 64
-	maxReason            = 256
-	// maxShown bounds, in bytes, what a fault shows of a value.
-	maxShown = 64
-)
+// maxExceptionVersions bounds the names of an exception: an entry may have several.
+const maxExceptionVersions = 32
+
+// maxShown bounds, in bytes, what a fault shows of a value.
+const maxShown = 64
 
 // Notice is how long before its end an exception is reported as one that ends soon.
 const Notice = 14 * 24 * time.Hour
@@ -63,25 +58,34 @@ type Exception struct {
 // Exceptions are the exceptions of one policy or Constraint, in the order of its spec.
 type Exceptions []Exception
 
-// ExceptionsOf returns the exceptions of a policy, and what is not valid about them; known are the IDs of the rules that
-// they may name.
-func ExceptionsOf(op *policyv1beta2.OperatorPolicy, known []string) (Exceptions, field.ErrorList) {
+// exceptions returns the exceptions of a policy; known are the IDs of the rules that they may name.
+func (r *reader) exceptions(op *policyv1beta2.OperatorPolicy, known []string) Exceptions {
 	specs := make([]ExceptionSpec, len(op.Spec.Exceptions))
 	for i, e := range op.Spec.Exceptions {
 		specs[i] = ExceptionSpec{Versions: e.Versions, Rules: e.Rules, Reason: e.Reason, Expires: e.Expires}
 	}
-	return ReadExceptions(specs, known, op.Status.EndedExceptions)
+	all, errs := ReadExceptions(specs, known, op.Status.EndedExceptions, r.refused)
+	r.add(errs...)
+	return all
 }
 
-// ReadExceptions returns exceptions, and what is not valid about them. One that is not valid is left out: it sets
-// nothing aside. Known are the IDs of the rules that may be named, ended is what Ended has returned.
-func ReadExceptions(specs []ExceptionSpec, known, ended []string) (all Exceptions, errs field.ErrorList) {
-	path := specPath.Child("exceptions")
-	if len(specs) > maxExceptions {
-		return nil, field.ErrorList{field.TooMany(path, len(specs), maxExceptions)}
-	}
+// ReadExceptions returns exceptions, and what is not valid about them besides what their schema refuses. One that is
+// not valid is left out: it sets nothing aside. Known are the IDs of the rules that may be named, ended is what Ended has
+// returned.
+func ReadExceptions(
+	specs []ExceptionSpec, known, ended []string, refused field.ErrorList,
+) (all Exceptions, errs field.ErrorList) {
+	path, r := specPath.Child("exceptions"), &reader{refused: refused}
 	for i := range specs {
-		e, faults := readException(path.Index(i), &specs[i], known)
+		at := path.Index(i)
+		if !r.admits(path.String()) {
+			return nil, nil
+		}
+		if slices.ContainsFunc(refused,
+			func(err *field.Error) bool { return strings.HasPrefix(err.Field, at.String()) }) {
+			continue
+		}
+		e, faults := readException(at, &specs[i], known)
 		if errs = append(errs, faults...); len(faults) > 0 {
 			continue
 		}
@@ -107,27 +111,11 @@ func readException(path *field.Path, from *ExceptionSpec, known []string) (e Exc
 	default:
 		errs = append(errs, faults...)
 	}
-	switch {
-	case len(from.Rules) == 0:
-		errs = append(errs, field.Required(ids, "name the rules that are set aside: "+text.Names(known, len(known))))
-	case len(from.Rules) > maxRules:
-		errs = append(errs, field.TooMany(ids, len(from.Rules), maxRules))
-	default:
-		for i, id := range from.Rules {
-			if !slices.Contains(known, id) {
-				errs = append(errs, field.NotSupported(ids.Index(i), text.Truncate(id, maxShown), known))
-			}
-			e.rules = append(e.rules, verdict.RuleID(id))
+	for i, id := range from.Rules {
+		if !slices.Contains(known, id) {
+			errs = append(errs, field.NotSupported(ids.Index(i), text.Truncate(id, maxShown), known))
 		}
-	}
-	if len(from.Namespaces) > maxNamespaces {
-		errs = append(errs, field.TooMany(path.Child("namespaces"), len(from.Namespaces), maxNamespaces))
-	}
-	switch reason := path.Child("reason"); {
-	case strings.TrimSpace(from.Reason) == "":
-		errs = append(errs, field.Required(reason, "write why the rules are set aside"))
-	case len([]rune(from.Reason)) > maxReason:
-		errs = append(errs, field.TooLong(reason, "", maxReason))
+		e.rules = append(e.rules, verdict.RuleID(id))
 	}
 	expires, faults := moment(path.Child("expires"), from.Expires)
 	e.expires = expires
@@ -227,32 +215,27 @@ func (l Exceptions) Was(id verdict.RuleID, csv, namespace string, then time.Time
 
 // End returns when the first exception ends of those in force; zero if none is.
 func (l Exceptions) End(now time.Time) time.Time {
-	var end time.Time
-	for i := range l {
-		if e := &l[i]; e.inForce(now) && (end.IsZero() || e.expires.Before(end)) {
-			end = e.expires
-		}
-	}
-	return end
+	return l.earliest(now, func(expires time.Time) time.Time { return expires })
 }
 
 // Next returns when the time alone ends an exception, or makes it one that ends soon; zero for never.
 func (l Exceptions) Next(now time.Time) time.Time {
-	var next time.Time
+	return l.earliest(now, func(expires time.Time) time.Time {
+		if notice := expires.Add(-Notice); now.Before(notice) {
+			return notice
+		}
+		return expires
+	})
+}
+
+// earliest returns the earliest of the times of the exceptions in force, by when they end; zero for none.
+func (l Exceptions) earliest(now time.Time, of func(expires time.Time) time.Time) (first time.Time) {
 	for i := range l {
-		e := &l[i]
-		if !e.inForce(now) {
-			continue
-		}
-		at := e.expires
-		if notice := at.Add(-Notice); now.Before(notice) {
-			at = notice
-		}
-		if next.IsZero() || at.Before(next) {
-			next = at
+		if at := of(l[i].expires); l[i].inForce(now) && (first.IsZero() || at.Before(first)) {
+			first = at
 		}
 	}
-	return next
+	return first
 }
 
 // Of returns the exceptions that name a package, or none.

@@ -2,7 +2,6 @@ package operatorpolicy
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -26,11 +25,10 @@ import (
 
 var specPath = field.NewPath("spec")
 
-// keywords are those of the schema, which stored policies may not satisfy: an earlier release, or a program that has
+// schema is that of OperatorPolicies, which stored policies may not satisfy: an earlier release, or a program that has
 // another schema, may have stored them.
-var keywords = sync.OnceValue(func() *crdschema.Keywords {
-	return crdschema.Own(policyv1beta2.GroupVersion.WithKind(policyv1beta2.Kind)).KeywordsOf("spec",
-		reflect.TypeFor[policyv1beta2.OperatorPolicySpec]())
+var schema = sync.OnceValue(func() *crdschema.Schema {
+	return crdschema.Own(policyv1beta2.GroupVersion.WithKind(policyv1beta2.Kind))
 })
 
 // onlyReported are the fields that only the loop reads: judging does without what is not valid there.
@@ -43,14 +41,15 @@ func holds(path string) bool {
 }
 
 // Parse prepares an OperatorPolicy for judging; exceptable are the IDs of the rules that its exceptions may name. It is
-// total: it keeps whatever it cannot read as a fault. Template text is no fault wherever it is resolved.
+// total: it keeps whatever the schema does not admit, or it cannot read, as a fault. Template text is no fault wherever
+// it is resolved.
 func Parse(op *policyv1beta2.OperatorPolicy, exceptable []string) *Policy {
 	return parse(op, exceptable, TemplatesEnabled(op))
 }
 
 func parse(op *policyv1beta2.OperatorPolicy, exceptable []string, templates bool) *Policy {
 	spec, sub := &op.Spec, &op.Spec.Subscription
-	r := &reader{templates: templates}
+	r := &reader{templates: templates, refused: schema().Check("spec", spec)}
 	p := &Policy{
 		Namespace:       op.Namespace,
 		Name:            op.Name,
@@ -81,10 +80,8 @@ func parse(op *policyv1beta2.OperatorPolicy, exceptable []string, templates bool
 	r.operatorGroup(spec)
 	p.MaximumWait = r.duration("maximumWait", spec.MaximumWait)
 	r.complianceConfigs(spec)
-	exceptions, errs := ExceptionsOf(op, exceptable)
-	p.exceptions = exceptions
-	r.add(errs...)
-	p.Invalid = r.faults(spec)
+	p.exceptions = r.exceptions(op, exceptable)
+	p.Invalid = r.faults()
 	for _, err := range p.Invalid {
 		if holds(err.Field) {
 			p.hold(err.Field + " is not valid")
@@ -102,24 +99,34 @@ func parse(op *policyv1beta2.OperatorPolicy, exceptable []string, templates bool
 	return p
 }
 
-// faults returns what is not valid, the fields that hold first. Where a field has a fault, that of the schema is
-// left out.
-func (r *reader) faults(spec *policyv1beta2.OperatorPolicySpec) field.ErrorList {
-	all := slices.DeleteFunc(keywords().Check(specPath, spec, verdict.MaxFaults), func(err *field.Error) bool {
-		return slices.ContainsFunc(r.errs, func(e *field.Error) bool { return e.Field == err.Field })
+// faults returns what is not valid, the fields that hold first. Of a field that the schema refuses it returns only that.
+func (r *reader) faults() field.ErrorList {
+	all := append(r.refused, slices.DeleteFunc(r.errs, func(err *field.Error) bool { return !r.admits(err.Field) })...)
+	slices.SortStableFunc(all, func(a, b *field.Error) int {
+		switch {
+		case holds(a.Field) == holds(b.Field):
+			return 0
+		case holds(a.Field):
+			return -1
+		}
+		return 1
 	})
-	all = append(all, r.errs...)
-	reported := slices.DeleteFunc(slices.Clone(all), func(err *field.Error) bool { return holds(err.Field) })
-	return append(slices.DeleteFunc(all, func(err *field.Error) bool { return !holds(err.Field) }), reported...)
+	return all[:min(len(all), verdict.MaxFaults)]
 }
 
 // reader collects the faults of a policy while its fields are read.
 type reader struct {
 	// templates is set if template text is resolved, so that it is no fault.
 	templates bool
-	errs      field.ErrorList
+	// refused is what the schema does not admit, errs what else is not valid.
+	refused, errs field.ErrorList
 	// unresolved are the fields with template text that judging would have to read.
 	unresolved []string
+}
+
+// admits reports whether the schema admits a field, whatever it refuses within. Others may be of any size.
+func (r *reader) admits(path string) bool {
+	return !slices.ContainsFunc(r.refused, func(err *field.Error) bool { return err.Field == path })
 }
 
 func (r *reader) add(errs ...*field.Error) { r.errs = append(r.errs, errs...) }
@@ -160,28 +167,23 @@ func (r *reader) approval(op *policyv1beta2.OperatorPolicy) {
 		"must not be set, since the policy computes it; "+fix)
 }
 
-// subscription checks the names in spec.subscription.
+// subscription records the fields of spec.subscription with template text.
 func (r *reader) subscription(sub *policyv1beta2.SubscriptionTemplate) {
 	path := specPath.Child("subscription")
-	if sub.Name == "" {
-		r.add(field.Required(path.Child("name"), "name the package that the policy governs"))
-	}
-	r.name(path.Child("name"), sub.Name, validation.IsDNS1123Label)
-	r.name(path.Child("namespace"), sub.Namespace, validation.IsDNS1123Label)
-	for _, f := range []struct {
-		name, value string
-		check       func(string) []string
-	}{
-		{"channel", sub.Channel, nil},
-		{"source", sub.Source, validation.IsDNS1123Subdomain},
-		{"sourceNamespace", sub.SourceNamespace, validation.IsDNS1123Label},
-		{"startingCSV", sub.StartingCSV, validation.IsDNS1123Subdomain},
-	} {
-		r.judged(path.Child(f.name), f.value)
-		if f.check != nil {
-			r.name(path.Child(f.name), f.value, f.check)
-		} else if f.value != strings.TrimSpace(f.value) {
-			r.invalid(path.Child(f.name), f.value, "must not start or end with white space")
+	r.names(path, "name", sub.Name, "namespace", sub.Namespace, "source", sub.Source, "sourceNamespace",
+		sub.SourceNamespace, "startingCSV", sub.StartingCSV)
+	r.judged(path.Child("channel"), sub.Channel)
+	r.judged(path.Child("source"), sub.Source)
+	r.judged(path.Child("sourceNamespace"), sub.SourceNamespace)
+	r.judged(path.Child("startingCSV"), sub.StartingCSV)
+}
+
+// names refuses template text that is not resolved in names, given as pairs of field and value. The schema checks what
+// has none.
+func (r *reader) names(path *field.Path, pairs ...string) {
+	for i := 0; i < len(pairs); i += 2 {
+		if value := pairs[i+1]; isTemplate(value) && !r.templates {
+			r.invalid(path.Child(pairs[i]), value, "must be a name: template text is not resolved in this policy")
 		}
 	}
 }
@@ -238,12 +240,7 @@ func (r *reader) operatorGroup(spec *policyv1beta2.OperatorPolicySpec) {
 		return
 	}
 	path := specPath.Child("operatorGroup")
-	if group.Name == "" {
-		r.add(field.Required(path.Child("name"), "name the OperatorGroup, or leave out spec.operatorGroup"))
-	}
-	r.name(path.Child("name"), group.Name, validation.IsDNS1123Subdomain)
-	r.name(path.Child("namespace"), group.Namespace, validation.IsDNS1123Label)
-	r.name(path.Child("serviceAccountName"), group.ServiceAccountName, validation.IsDNS1123Subdomain)
+	r.names(path, "name", group.Name, "namespace", group.Namespace, "serviceAccountName", group.ServiceAccountName)
 	if ns := spec.Subscription.Namespace; group.Namespace != "" && ns != "" && group.Namespace != ns &&
 		!isTemplate(group.Namespace+ns) {
 		r.invalid(path.Child("namespace"), group.Namespace,
@@ -335,20 +332,6 @@ func decoded[T any](path *field.Path, value *apiextensionsv1.JSON) (T, field.Err
 			"; correct its name or remove it"))
 	}
 	return into, errs
-}
-
-// name checks a name unless it is empty, or template text that is resolved.
-func (r *reader) name(path *field.Path, s string, check func(string) []string) {
-	if s == "" || r.passes(s) {
-		return
-	}
-	if problem := notASCII(s); problem != "" {
-		r.invalid(path, s, problem)
-		return
-	}
-	for _, problem := range check(s) {
-		r.invalid(path, s, problem)
-	}
 }
 
 // notASCII returns a text about the first non-ASCII character, which may only look like the one in a name.

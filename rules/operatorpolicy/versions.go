@@ -74,7 +74,13 @@ func (r *reader) list(path *field.Path, entries []string) (names []string, errs 
 func version(path *field.Path, entry string) field.ErrorList {
 	name, digest := olm.CutDigest(entry)
 	r := &reader{}
-	r.name(path, name, validation.IsDNS1123Subdomain)
+	if problem := notASCII(name); problem != "" {
+		r.invalid(path, name, problem)
+	} else if name != "" {
+		for _, problem := range validation.IsDNS1123Subdomain(name) {
+			r.invalid(path, name, problem)
+		}
+	}
 	if name == entry {
 		return r.errs
 	}

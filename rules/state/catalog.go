@@ -62,7 +62,7 @@ func (n *Namespace) NeedsDigest(pkg, name string) bool {
 
 // ExceptionsOf returns the exceptions of a Constraint that count for a bundle of a package from catalogs, which all have
 // to be in the namespaces that the chart names: whoever creates a CatalogSource elsewhere chooses the names of what it
-// offers (threat O76). A catalog that is not known is the zero one, or none.
+// offers. A catalog that is not known is the zero one, or none.
 func (n *Namespace) ExceptionsOf(d *constraint.Definition, pkg string, from ...olm.Catalog) operatorpolicy.Exceptions {
 	named := grant.Set{Catalogs: n.Facts().CatalogNamespaces}
 	if len(d.Exceptions) == 0 || named.Catalogs != nil && (len(from) == 0 || slices.ContainsFunc(from,

@@ -203,21 +203,23 @@ type SubscriptionTemplate struct {
 	// The package of the operator in its catalog, and the name of the Subscription
 	// where the policy creates one. Required.
 	//
+	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MinLength=1
 	// +required
-	Name string `json:"name"`
+	Name v1beta2.Label `json:"name"`
 
 	// The namespace of the Subscription, in which the operator is installed.
 	// Optional; the default is the namespace that the package suggests. A policy
 	// governs nothing until its namespace is known, so set it here where you can.
 	//
 	// +optional
-	Namespace string `json:"namespace,omitempty"`
+	Namespace v1beta2.Label `json:"namespace,omitempty"`
 
 	// The channel of the package to follow. Optional; the default is the package's
 	// own default channel. If set, a Subscription with another channel breaks the
 	// policy.
 	//
+	// +kubebuilder:validation:XValidation:rule="self == self.trim()",message="must not start or end with white space"
 	// +optional
 	Channel string `json:"channel,omitempty"`
 
@@ -226,20 +228,20 @@ type SubscriptionTemplate struct {
 	// another source breaks the policy.
 	//
 	// +optional
-	Source string `json:"source,omitempty"`
+	Source v1beta2.Subdomain `json:"source,omitempty"`
 
 	// The namespace of the CatalogSource. Optional; the default is the namespace
 	// of the catalog that offers the package.
 	//
 	// +optional
-	SourceNamespace string `json:"sourceNamespace,omitempty"`
+	SourceNamespace v1beta2.Label `json:"sourceNamespace,omitempty"`
 
 	// The name of the ClusterServiceVersion to install first. Optional; the
 	// default is the newest one in the channel. With complianceType musthave this
 	// version is allowed even if versions does not list it.
 	//
 	// +optional
-	StartingCSV string `json:"startingCSV,omitempty"`
+	StartingCSV v1beta2.Subdomain `json:"startingCSV,omitempty"`
 
 	// How OLM sets up the operator's Deployments: env, envFrom, volumes,
 	// volumeMounts, tolerations, resources, nodeSelector, affinity, selector and

@@ -30,6 +30,7 @@ type Exception struct {
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self.trim() != ''",message="write why the rules are set aside",reason=FieldValueRequired
 	// +required
 	Reason string `json:"reason"`
 

@@ -4,6 +4,16 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
+// Label is a lowercase RFC 1123 label, or template text.
+//
+// +kubebuilder:validation:XValidation:rule="self.contains('{{') || self.matches('^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$')",messageExpression=`!self.matches("^[ -~]*$") ? "must be ASCII: type the name instead of copying it" : self.size() > 63 ? "must be no more than 63 characters" : "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"`
+type Label = string
+
+// Subdomain is a lowercase RFC 1123 subdomain, or template text.
+//
+// +kubebuilder:validation:XValidation:rule="self.contains('{{') || self.size() <= 253 && self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$')",messageExpression=`!self.matches("^[ -~]*$") ? "must be ASCII: type the name instead of copying it" : self.size() > 253 ? "must be no more than 253 characters" : "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"`
+type Subdomain = string
+
 // OperatorGroupTemplate describes the OperatorGroup of the operator's
 // namespace. Fields that are not listed are refused when the policy is
 // written.
@@ -18,13 +28,13 @@ type OperatorGroupTemplate struct {
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +required
-	Name string `json:"name"`
+	Name Subdomain `json:"name"`
 
 	// The namespace of the OperatorGroup. Optional; the default is
 	// subscription.namespace, and if both are set they must be equal.
 	//
 	// +optional
-	Namespace string `json:"namespace,omitempty"`
+	Namespace Label `json:"namespace,omitempty"`
 
 	// The namespaces that the operator watches, as a list or as a selector.
 	// Optional; it says the same as targetNamespaces and selector of this
@@ -52,7 +62,7 @@ type OperatorGroupTemplate struct {
 	// installs the operator with the rights of this account instead of its own.
 	//
 	// +optional
-	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+	ServiceAccountName Subdomain `json:"serviceAccountName,omitempty"`
 
 	// Whether the list of APIs that the group provides is fixed: true or false.
 	// Optional; the default is false, and OLM then keeps the list up to date.
@@ -98,19 +108,20 @@ type SubscriptionTemplate struct {
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +required
-	Name string `json:"name"`
+	Name Label `json:"name"`
 
 	// The namespace of the Subscription, in which the operator is installed.
 	// Optional; the default is the namespace that the package suggests. A policy
 	// governs nothing until its namespace is known, so set it here where you can.
 	//
 	// +optional
-	Namespace string `json:"namespace,omitempty"`
+	Namespace Label `json:"namespace,omitempty"`
 
 	// The channel of the package to follow. Optional; the default is the package's
 	// own default channel. If set, a Subscription with another channel breaks the
 	// policy.
 	//
+	// +kubebuilder:validation:XValidation:rule="self == self.trim()",message="must not start or end with white space"
 	// +optional
 	Channel string `json:"channel,omitempty"`
 
@@ -119,13 +130,13 @@ type SubscriptionTemplate struct {
 	// another source breaks the policy.
 	//
 	// +optional
-	Source string `json:"source,omitempty"`
+	Source Subdomain `json:"source,omitempty"`
 
 	// The namespace of the CatalogSource. Optional; the default is the namespace
 	// of the catalog that offers the package.
 	//
 	// +optional
-	SourceNamespace string `json:"sourceNamespace,omitempty"`
+	SourceNamespace Label `json:"sourceNamespace,omitempty"`
 
 	// The name of the ClusterServiceVersion to install first. Optional; the
 	// default is the newest one in the channel. With complianceType musthave this
@@ -133,7 +144,7 @@ type SubscriptionTemplate struct {
 	// versionRange.
 	//
 	// +optional
-	StartingCSV string `json:"startingCSV,omitempty"`
+	StartingCSV Subdomain `json:"startingCSV,omitempty"`
 
 	// How OLM sets up the operator's Deployments: env, envFrom, volumes,
 	// volumeMounts, tolerations, resources, nodeSelector, affinity, selector and

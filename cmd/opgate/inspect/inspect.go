@@ -81,9 +81,10 @@ func (c *Cluster) judge(o *manifests.Object) (a *Answer, schema verdict.RuleID) 
 	ns := c.WithDependencies(o.Namespace)
 	switch value := o.Value.(type) {
 	case *policyv1beta2.OperatorPolicy:
-		a = &Answer{Notes: c.policyNotes(rules.NewOperatorPolicy(value)),
+		policy := rules.NewOperatorPolicy(value)
+		a = &Answer{Notes: c.policyNotes(policy),
 			Verdict: rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{
-				Policy: value, Strict: o.Strict, Namespace: c.WithDependencies, Now: c.Now, Review: true})}
+				Policy: policy, Strict: o.Strict, Namespace: c.WithDependencies, Now: c.Now, Review: true})}
 		// The mutating webhook comes first on a cluster; what it fills in changes no verdict.
 		a.Changes = append(rules.NormalizeOperatorPolicy(value, nil), a.Changes...)
 		return a, rules.RuleOperatorPolicyField

@@ -208,7 +208,7 @@ func alike(a, b string) bool { return strings.EqualFold(strings.TrimSpace(a), b)
 func readOperatorPolicy(raw []byte, o *Object) []fieldFault {
 	policy, strict, err := rules.DecodeOperatorPolicy(raw)
 	if err != nil {
-		return []fieldFault{wrongType(raw, policy, err)}
+		return undecodable(raw, policy, err)
 	}
 	o.Value, o.Strict = policy, strict
 	o.identify(names(&policy.ObjectMeta))
@@ -220,11 +220,11 @@ func readEarlierPolicy(raw []byte, o *Object) []fieldFault {
 	var earlier policyv1beta1.OperatorPolicy
 	strict, err := kjson.UnmarshalStrict(raw, &earlier)
 	if err != nil {
-		return []fieldFault{wrongType(raw, &earlier, err)}
+		return undecodable(raw, &earlier, err)
 	}
 	var content map[string]any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &content); err != nil {
-		return []fieldFault{wrongType(raw, &earlier, err)}
+		return undecodable(raw, &earlier, err)
 	}
 	content = conversion.ToV1beta2(content)
 	content["apiVersion"] = policyv1beta2.GroupVersion.String()
@@ -291,7 +291,7 @@ func names(m *metav1.ObjectMeta) *olm.ObjectMeta {
 func readConstraint(raw []byte, o *Object) []fieldFault {
 	c, strict, err := rules.DecodeConstraint(raw)
 	if err != nil {
-		return []fieldFault{wrongType(raw, c, err)}
+		return undecodable(raw, c, err)
 	}
 	o.Value, o.Strict = c, strict
 	o.identify(names(&c.ObjectMeta))

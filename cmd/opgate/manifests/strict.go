@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/opgate/opgate/internal/crdschema"
 )
 
 // fieldFault is what is wrong with one field of an object.
@@ -26,15 +30,41 @@ func unknownFields[Every any](raw []byte) []fieldFault {
 	into := new(Every)
 	strict, err := kjson.UnmarshalStrict(raw, into)
 	if err != nil {
-		return []fieldFault{wrongType(raw, into, err)}
+		return undecodable(raw, into, err)
 	}
 	var faults []fieldFault
 	for _, err := range strict {
-		path := fieldOf(err)
-		faults = append(faults, fieldFault{path: path, text: path + " is not a field of this kind; correct its name or remove it"})
+		faults = append(faults, unknown(fieldOf(err)))
 	}
 	return faults
 }
+
+// undecodable returns what is wrong with an object that does not decode into a type: the field of another type that was
+// found first, and, of a kind of Opgate's, what that hides: what its schema does not admit, and unknown fields.
+func undecodable(raw []byte, into any, cause error) []fieldFault {
+	h, _ := headOf(raw)
+	faults, gvk := []fieldFault{wrongType(raw, into, cause)}, schema.FromAPIVersionAndKind(h.apiVersion, h.kind)
+	own := crdschema.Own(gvk)
+	if own == nil {
+		return faults
+	}
+	for _, err := range refusedBySchema(gvk, raw) {
+		if index.ReplaceAllString(err.Field, "") != faults[0].path {
+			faults = append(faults, fieldFault{path: err.Field, text: err.Error()})
+		}
+	}
+	for _, path := range own.Unknown(raw) {
+		faults = append(faults, unknown(path))
+	}
+	return faults
+}
+
+func unknown(path string) fieldFault {
+	return fieldFault{path: path, text: path + " is not a field of this kind; correct its name or remove it"}
+}
+
+// index is that of an element of a list in a path, which the standard library's decoder does not report.
+var index = regexp.MustCompile(`\[[0-9]+\]`)
 
 // fieldOf is the path that a strict decoding error is about.
 func fieldOf(err error) string {

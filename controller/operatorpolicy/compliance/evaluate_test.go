@@ -438,7 +438,7 @@ func TestEvaluateValidity(t *testing.T) {
 				in.Policy.Spec.UpgradeApproval = ""
 			}},
 			want: idle,
-			says: map[string]string{TypeValidPolicySpec: `spec.upgradeApproval: Required value: must be one of ["Automatic" "None" "Never"]; ` +
+			says: map[string]string{TypeValidPolicySpec: `spec.upgradeApproval: Required value; ` +
 				`spec.subscription.installPlanApproval: Invalid value: "Automatic": must not be set, since the policy computes it; write spec.upgradeApproval: Automatic or None instead`},
 		},
 		{
