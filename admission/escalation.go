@@ -124,7 +124,7 @@ func sameMark(a, b *policyv1.Policy) bool {
 // needsOf returns what the author of a Policy needs rights to. What is stored is left out only if its mark is valid.
 func needsOf(key []byte, policy, old *policyv1.Policy) []dependency.Need {
 	if old == nil {
-		return dependency.Needs(policy, nil, dependency.Verification{})
+		return dependency.Needs(policy, nil, dependency.Verification{}, authorNeeds)
 	}
 	var known dependency.Verification
 	digest, err := dependency.DigestOf(old)
@@ -135,7 +135,7 @@ func needsOf(key []byte, policy, old *policyv1.Policy) []dependency.Need {
 	if !ok {
 		old = nil
 	}
-	return dependency.Needs(policy, old, known)
+	return dependency.Needs(policy, old, known, authorNeeds)
 }
 
 // missing are the needs for which a user has no right. Unknown holds for each whether the check failed.

@@ -337,9 +337,8 @@ func (g *Gate) validateConstraint(
 	widened := rules.WidenedConstraintExceptions(in.Constraint, in.Old)
 	if len(widened) > 0 && v.Decision == verdict.Allow {
 		source := verdict.PolicyRef{Kind: verdict.KindConstraint, Name: in.Constraint.Name}
-		if why := g.mayExcept(ctx, req.caller(), source); why != "" {
-			rules.RefuseExceptions(&v, rules.RuleConstraintExceptionRight, widened, why)
-		}
+		g.refuseLacking(ctx, req.caller(), rules.ExceptionNeeds(rules.RuleConstraintExceptionRight, source,
+			rightToOverride(source), widened), &v)
 	}
 	if v.Decision == verdict.Allow && req.stores() {
 		g.awaited(s, snapshot.Constraints, snapshot.InCluster(), in.Constraint, !req.update())

@@ -12,11 +12,12 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
-// mutateOperatorPolicy sets defaults and the mark of verified lookups; what does not decode, has no spec to fill, or
+// mutateOperatorPolicy sets defaults and the mark of the author; what does not decode, has no spec to fill, or
 // has unknown fields, which the patch would drop before validation could refuse them, passes unchanged as in
 // mutateSubscription.
 func (g *Gate) mutateOperatorPolicy(
@@ -35,7 +36,7 @@ func (g *Gate) mutateOperatorPolicy(
 	}
 	v := verdict.Verdict{Object: rules.OperatorPolicyObject(p.policy), Changes: rules.NormalizeOperatorPolicy(p.policy,
 		p.old)}
-	v.Changes = append(v.Changes, g.markLookups(ctx, req, &p)...)
+	v.Changes = append(v.Changes, g.markAuthor(ctx, req, &p)...)
 	return v
 }
 
@@ -57,17 +58,14 @@ func (g *Gate) validateOperatorPolicy(
 	concerns, update := in.Policy.Concerns(), req.update()
 	written := &metav1.ObjectMeta{Namespace: p.policy.Namespace, Name: p.policy.Name, UID: p.policy.UID,
 		Generation: p.policy.Generation}
-	if v.Decision == verdict.Allow {
-		source := in.Policy.Ref()
-		in = rules.OperatorPolicyInput{} // as decodedPolicies.drop does
-		g.judgeLookups(ctx, req, &p, &v)
-		if len(widened) > 0 {
-			if p.policy != nil {
-				p.drop(req)
-			}
-			if why := g.mayExcept(ctx, req.caller(), source); why != "" {
-				rules.RefuseExceptions(&v, rules.RuleOperatorPolicyExceptionRight, widened, why)
-			}
+	if needs := g.needsOfPolicy(req, &p, widened, &v); v.Decision == verdict.Allow && len(needs) > 0 {
+		// What a user is told who lacks a right is of the policy alone.
+		in.Namespace, in.Copied = func(string) *state.Namespace { return nil }, nil
+		redacted := rules.JudgeOperatorPolicy(in)
+		in = rules.OperatorPolicyInput{}
+		p.drop(req)
+		if !g.refuseLacking(ctx, req.caller(), needs, &redacted) {
+			v = redacted
 		}
 	}
 	if v.Decision == verdict.Allow && req.stores() && concerns != "" {

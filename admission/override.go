@@ -91,13 +91,10 @@ func rightOn(source verdict.PolicyRef) string {
 	return resources[source.Kind] + " " + source.Name + " in namespace " + source.Namespace
 }
 
-// mayExcept returns why a user may not add exceptions to a policy, or "" if they may: an exception sets aside what the
-// verb override sets aside. Without a user that the API server authenticated, no SubjectAccessReview is made.
-func (g *Gate) mayExcept(ctx context.Context, user *authenticationv1.UserInfo, policy verdict.PolicyRef) string {
-	if user == nil {
-		return "the caller is not known to be the API server"
-	}
-	return g.lacks(ctx, user, VerbOverride, []verdict.PolicyRef{policy})
+// rightToOverride returns the right to set aside what a policy or Constraint refuses, which its exceptions do.
+func rightToOverride(source verdict.PolicyRef) dependency.Right {
+	return dependency.Right{Verb: VerbOverride, Group: groups[source.Kind], Resource: resources[source.Kind],
+		Namespace: source.Namespace, Name: source.Name}
 }
 
 // VerbApprove is the RBAC verb on operatorpolicies that lets a user consent, by an annotation of the plan, to changes

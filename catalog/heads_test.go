@@ -3,6 +3,7 @@ package catalog
 import (
 	"encoding/json"
 	"fmt"
+	"github.com/opgate/opgate/internal/fair"
 	"github.com/opgate/opgate/olm"
 	"slices"
 	"strings"
@@ -202,27 +203,27 @@ func TestHistoryForgetsNoJump(t *testing.T) {
 
 func TestRecord(t *testing.T) {
 	on := Platform{Kubernetes: "1.33.0"}
-	text, changed, err := (*Record)(nil).Next(community, "sha256:a", Offered{Heads: alpha("0.9.4")}, on)
-	if err != nil || !changed {
-		t.Fatal(changed, err)
+	next, err := (*Record)(nil).Next(community, "sha256:a", Offered{Heads: alpha("0.9.4")}, on)
+	if err != nil || !next.Changed {
+		t.Fatal(next, err)
 	}
-	first, err := DecodeRecord(text)
+	first, err := DecodeRecord(next.Text)
 	if err != nil || first.Newest() != "sha256:a" || first.Jump(1, nil) != "" || first.Catalog() != community {
 		t.Fatalf("%+v %v", first, err)
 	}
-	if _, changed, err := first.Next(community, "sha256:a", Offered{Heads: alpha("0.9.4")}, on); changed || err != nil {
+	if next, err := first.Next(community, "sha256:a", Offered{Heads: alpha("0.9.4")}, on); next.Changed || err != nil {
 		t.Errorf("the same image with the same packages changes the record: %v", err)
 	}
 	// The package server lagged: the same image turns out to offer something else.
-	late, changed, err := first.Next(community, "sha256:a", Offered{Heads: alpha("0.9.2")}, on)
-	if err != nil || !changed || !strings.Contains(late, `"backwards":1`) {
-		t.Errorf("%s %v", late, err)
+	late, err := first.Next(community, "sha256:a", Offered{Heads: alpha("0.9.2")}, on)
+	if err != nil || !late.Changed || !strings.Contains(late.Text, `"backwards":1`) {
+		t.Errorf("%s %v", late.Text, err)
 	}
-	text, _, err = first.Next(community, "sha256:b", Offered{Heads: alpha("0.9.2")}, on)
+	next, err = first.Next(community, "sha256:b", Offered{Heads: alpha("0.9.2")}, on)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := DecodeRecord(text)
+	second, err := DecodeRecord(next.Text)
 	if err != nil || second.Newest() != "sha256:b" || second.Polls[1].From != "sha256:a" || second.Jump(50, nil) == "" {
 		t.Errorf("%+v %v", second, err)
 	}
@@ -252,9 +253,9 @@ func TestRecordOfALargeCatalog(t *testing.T) {
 		heads[fmt.Sprintf("operator-%d-%x", i, i*7919)] = PackageHeads{Channels: channels,
 			Architectures: []string{"amd64", "arm64"}}
 	}
-	text, _, err := (*Record)(nil).Next(community, "sha256:a", Offered{Heads: heads}, Platform{})
-	if err != nil || len(text) > maxRecord/2 {
-		t.Errorf("%d bytes, %v", len(text), err)
+	next, err := (*Record)(nil).Next(community, "sha256:a", Offered{Heads: heads}, Platform{})
+	if err != nil || len(next.Text) > maxRecord/2 {
+		t.Errorf("%d bytes, %v", len(next.Text), err)
 	}
 }
 
@@ -291,17 +292,16 @@ func TestSeen(t *testing.T) {
 	var record *Record
 	poll := func(image string, days int, names map[string][]string) (changed bool) {
 		t.Helper()
-		text, changed, err := record.Next(community, image, Offered{Heads: alpha("0.9.4"), Names: names, At: at(days)},
-			Platform{})
+		next, err := record.Next(community, image, Offered{Heads: alpha("0.9.4"), Names: names, At: at(days)}, Platform{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if changed {
-			if record, err = DecodeRecord(text); err != nil { // as after a restart
+		if next.Changed {
+			if record, err = DecodeRecord(next.Text); err != nil { // as after a restart
 				t.Fatal(err)
 			}
 		}
-		return changed
+		return next.Changed
 	}
 	check := func(csv string, want time.Time) {
 		t.Helper()
@@ -330,31 +330,42 @@ func TestSeen(t *testing.T) {
 	}
 }
 
-// TestSeenIsBounded: what a catalog offers beyond the limits is not recorded, and pushes out nothing that is offered.
-func TestSeenIsBounded(t *testing.T) {
-	now := time.Unix(1000, 0)
-	many := make([]string, maxSeenVersions+5)
-	for i := range many {
-		many[i] = fmt.Sprintf("etcd.v0.0.%04d", i)
+// TestB3SeenIsBounded: what a catalog offers beyond the limits is not recorded, and pushes out nothing that is offered,
+// nor that others ask about (threat O77).
+func TestB3SeenIsBounded(t *testing.T) {
+	at := time.Unix(1000, 0)
+	offer := func(pkg string, from, versions, length int) []string {
+		names := make([]string, versions)
+		for i := range names {
+			names[i] = fmt.Sprintf("%s.v%04d-%s", pkg, from+i, strings.Repeat("<", length))
+		}
+		return names
 	}
-	seen, changed := Seen(nil).With(map[string][]string{"etcd": many}, now)
-	if !changed || len(seen["etcd"]) != maxSeenVersions {
-		t.Fatalf("%d versions are recorded", len(seen["etcd"]))
+	seen, left := Seen(nil).With(Offered{Names: map[string][]string{"etcd": offer("etcd", 0, maxSeenVersions+5, 0)}, At: at},
+		maxRecord)
+	if len(seen["etcd"]) != maxSeenVersions || left != nil {
+		t.Fatalf("%d versions are recorded, left are %v", len(seen["etcd"]), left)
 	}
-	next, _ := seen.With(map[string][]string{"etcd": {many[0], "etcd.v9.0.0"}}, now.Add(time.Hour))
-	if next["etcd"][many[0]] != 1000 || next["etcd"]["etcd.v9.0.0"] != 4600 || len(next["etcd"]) != 2 ||
-		len(seen["etcd"]) != maxSeenVersions {
-		t.Errorf("%v", next["etcd"])
+	first := offer("etcd", 0, 1, 0)[0]
+	next, _ := seen.With(Offered{Names: map[string][]string{"etcd": {first, "etcd.v9.0.0"}}, At: at.Add(time.Hour)}, 100)
+	if next["etcd"][first] != 1000 || next["etcd"]["etcd.v9.0.0"] != 4600 || len(next["etcd"]) != 2 {
+		t.Errorf("in a small record: %v", next["etcd"])
 	}
-	packages := map[string][]string{}
-	for i := range maxSeenPackages + 5 {
-		packages[fmt.Sprint("p", i)] = []string{"v1"}
+
+	admin, tenant := fair.Origin{Namespace: "policies", Name: "etcd"}, fair.Origin{Namespace: "aaa", Name: "a", Created: -9}
+	flood := Offered{Heads: alpha("0.9.4"), At: at,
+		Names: map[string][]string{"etcd": offer("etcd", 0, 50, 0), "a": offer("a", 0, 1000, 30), "b": offer("b", 0, 1000, 30)},
+		For:   map[string]fair.Origin{"etcd": admin, "a": tenant, "b": tenant}}
+	record, err := (*Record)(nil).Next(community, "sha256:a", flood, Platform{})
+	if err != nil || len(record.Text) > maxRecord || !slices.Equal(record.Left, []fair.Origin{tenant}) {
+		t.Fatalf("a record of %d bytes, for which something is left out: %v, %v", len(record.Text), record.Left, err)
 	}
-	if seen, _ = Seen(nil).With(packages, now); len(seen) != maxSeenPackages {
-		t.Errorf("%d packages are recorded", len(seen))
+	decoded, err := DecodeRecord(record.Text)
+	if err != nil || len(decoded.Seen["etcd"]) != 50 || len(decoded.Seen["a"]) == 0 || decoded.Newest() != "sha256:a" {
+		t.Errorf("%d versions of etcd, %d of a: %v", len(decoded.Seen["etcd"]), len(decoded.Seen["a"]), err)
 	}
-	if seen, _ = seen.With(map[string][]string{"etcd": {"v1"}}, now); len(seen) != 1 {
-		t.Errorf("%d packages are recorded, of which one is asked about", len(seen))
+	if again, err := decoded.Next(community, "sha256:a", flood, Platform{}); again.Changed || err != nil {
+		t.Errorf("a full record is written again and again: %v", err)
 	}
 }
 

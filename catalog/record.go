@@ -9,6 +9,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/opgate/opgate/internal/fair"
 	"github.com/opgate/opgate/internal/kept"
 	"github.com/opgate/opgate/olm"
 )
@@ -85,55 +86,60 @@ func (r *Record) Heads() (Heads, error) {
 }
 
 // Offered is what a catalog offers at a time: the newest versions of all packages, and the names of all versions of
-// those for which it is recorded when each was first seen.
+// those for which it is recorded when each was first seen, with for whom that is.
 type Offered struct {
 	Heads Heads
 	Names map[string][]string
+	For   map[string]fair.Origin
 	At    time.Time
 }
 
-// Next returns the text of the record after an image is known to offer something; changed is false if it states the
-// same. Without a record before, nil, the image is the first, which changes nothing.
-func (r *Record) Next(
-	of olm.Catalog, image string, offered Offered, on Platform,
-) (text string, changed bool, err error) {
-	heads := offered.Heads
-	poll := Poll{Packages: len(heads)}
-	var before *History
+// Next is the text of a record after an image is known to offer something.
+type Next struct {
+	Text string
+	// Changed is false if the text states the same as before.
+	Changed bool
+	// Left is for whom versions have no room.
+	Left []fair.Origin
+}
+
+// Next returns the next record. Without a record before, nil, the image is the first, which changes nothing.
+func (r *Record) Next(of olm.Catalog, image string, offered Offered, on Platform) (Next, error) {
+	next, same := Record{Namespace: of.Namespace, Name: of.Name}, false
+	poll := Poll{Packages: len(offered.Heads)}
 	if r != nil {
 		last, err := r.Heads()
 		if err != nil {
-			return "", false, err
+			return Next{}, err
 		}
-		poll, before = Compare(last, heads, on), &r.History
+		next.History, next.Packed = r.History, r.Packed
+		poll = Compare(last, offered.Heads, on)
 		poll.From = r.Newest()
-		seen, added := before.Seen.With(offered.Names, offered.At)
-		same := poll.From == image && poll.Changed == 0
-		if same && !added {
-			return "", false, nil
-		}
-		if before = (&History{Polls: before.Polls, Seen: seen}); same {
-			return r.encode(of, *before, r.Packed)
-		}
-	} else {
-		before = &History{}
-		before.Seen, _ = before.Seen.With(offered.Names, offered.At)
+		same = poll.From == image && poll.Changed == 0
 	}
-	poll.Image = image
-	packed, err := pack(heads)
+	if poll.Image = image; !same {
+		packed, err := pack(offered.Heads)
+		if err != nil {
+			return Next{}, err
+		}
+		next.History, next.Packed = *next.History.With(poll), packed
+	}
+	before := next.Seen
+	next.Seen = nil
+	text, err := json.Marshal(next)
+	room := maxRecord - len(text) - len(`,"seen":{}`)
+	if err == nil && room < 0 {
+		err = fmt.Errorf("the record of catalog %s/%s has %d bytes, more than %d", of.Namespace, of.Name, len(text), maxRecord)
+	}
 	if err != nil {
-		return "", false, err
+		return Next{}, err
 	}
-	return r.encode(of, *before.With(poll), packed)
-}
-
-func (*Record) encode(of olm.Catalog, history History, packed string) (text string, changed bool, err error) {
-	next, err := json.Marshal(Record{Namespace: of.Namespace, Name: of.Name, History: history, Packed: packed})
-	if err == nil && len(next) > maxRecord {
-		err = fmt.Errorf("the record of catalog %s/%s has %d bytes, more than %d", of.Namespace, of.Name, len(next),
-			maxRecord)
+	seen, left := before.With(offered, room)
+	if next.Seen = seen; same && seen.equal(before) {
+		return Next{Left: left}, nil
 	}
-	return string(next), true, err
+	text, err = json.Marshal(next)
+	return Next{Text: string(text), Changed: true, Left: left}, err
 }
 
 func pack(heads Heads) (string, error) {

@@ -1,59 +1,85 @@
 package catalog
 
 import (
+	"cmp"
+	"encoding/json"
 	"maps"
 	"slices"
 	"time"
 
 	kjson "sigs.k8s.io/json"
 
+	"github.com/opgate/opgate/internal/fair"
 	"github.com/opgate/opgate/olm"
 )
 
-// Limits of Seen, so that a record can be stored. What exceeds them is not recorded, and held.
-const (
-	maxSeenPackages = 100
-	maxSeenVersions = 1000
-)
+// MaxSeenPackages bounds the packages of one catalog for which it is recorded when versions were first seen. What
+// exceeds the bounds is not recorded, and held.
+const MaxSeenPackages = 100
+
+// maxSeenVersions bounds the versions of one package.
+const maxSeenVersions = 1000
 
 // Seen is when ClusterServiceVersions were first offered by a catalog, in seconds since 1970, by package and name. It
 // is immutable.
 type Seen map[string]map[string]int64
 
-// With returns the record with what a catalog offers at a time, by package; changed is false if it has all of that. A
-// name keeps its time as long as there is room, also while the catalog does not offer it: a package server that answers
-// in part makes nothing new.
-func (s Seen) With(offered map[string][]string, now time.Time) (next Seen, changed bool) {
-	next = maps.Clone(s)
-	if next == nil {
-		next = Seen{}
+// seenVersion is one version in a Seen.
+type seenVersion struct{ pkg, name string }
+
+// size returns an upper limit of the JSON of a version, in bytes.
+func (v seenVersion) size() int {
+	const time = len(`"":{"":1234567890},`)
+	text, err := json.Marshal(v.pkg + v.name)
+	if err != nil {
+		panic(err) // it is a string
 	}
-	for _, pkg := range slices.Sorted(maps.Keys(offered)) {
-		names := next[pkg]
-		if names == nil && len(next) >= maxSeenPackages {
-			maps.DeleteFunc(next, func(other string, _ map[string]int64) bool { return offered[other] == nil })
-			if len(next) >= maxSeenPackages {
-				continue
+	return time + len(text)
+}
+
+// With returns the record with what a catalog offers, in some bytes of JSON, and for whom something of that is left
+// out. What is not offered at the time, or what no policy asks about any more, keeps its time in the room that is left:
+// a package server that answers in part makes nothing new.
+func (s Seen) With(offered Offered, room int) (next Seen, left []fair.Origin) {
+	next = Seen{}
+	add := func(claims []fair.Claim[seenVersion]) (left []fair.Origin) {
+		kept, left := fair.Within(claims, room)
+		for _, v := range fair.Rows(kept) {
+			if next[v.pkg] == nil {
+				next[v.pkg] = map[string]int64{}
+			}
+			next[v.pkg][v.name] = cmp.Or(s[v.pkg][v.name], offered.At.Unix())
+			room -= v.size()
+		}
+		return left
+	}
+	claim := func(pkg, name string) fair.Claim[seenVersion] {
+		v := seenVersion{pkg, name}
+		return fair.Claim[seenVersion]{Origin: offered.For[pkg], Row: v, Weight: v.size()}
+	}
+	var now, before []fair.Claim[seenVersion]
+	for _, pkg := range slices.Sorted(maps.Keys(offered.Names)) {
+		names := slices.Clone(offered.Names[pkg])
+		slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(min(s[pkg][b], 1), min(s[pkg][a], 1)) })
+		for _, name := range names[:min(len(names), maxSeenVersions)] { // those that are recorded come first
+			now = append(now, claim(pkg, name))
+		}
+	}
+	left = add(now)
+	for _, pkg := range slices.Sorted(maps.Keys(s)) {
+		for _, name := range slices.Sorted(maps.Keys(s[pkg])) {
+			if next[pkg][name] == 0 {
+				before = append(before, claim(pkg, name))
 			}
 		}
-		added := slices.DeleteFunc(slices.Clone(offered[pkg]), func(name string) bool { return names[name] != 0 })
-		if len(added) == 0 && names != nil {
-			continue
-		}
-		names = maps.Clone(names)
-		if names == nil {
-			names = map[string]int64{}
-		}
-		if len(names)+len(added) > maxSeenVersions {
-			maps.DeleteFunc(names, func(name string, _ int64) bool { return !slices.Contains(offered[pkg], name) })
-		}
-		for _, name := range added[:min(len(added), max(0, maxSeenVersions-len(names)))] {
-			names[name] = now.Unix()
-			changed = true
-		}
-		next[pkg] = names
 	}
-	return next, changed
+	add(before)
+	return next, left
+}
+
+// equal reports whether two records are the same.
+func (s Seen) equal(other Seen) bool {
+	return maps.EqualFunc(s, other, func(a, b map[string]int64) bool { return maps.Equal(a, b) })
 }
 
 // FirstSeen returns when a version of a package was first offered; zero if that is not recorded.

@@ -7,6 +7,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/internal/fair"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/facts"
@@ -161,7 +162,7 @@ func TestRecordedCatalogs(t *testing.T) {
 	} {
 		ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", c.edit)},
 			Subscriptions: []*olm.Subscription{subscription}})
-		if got := ns.RecordedCatalogs(); !slices.Equal(got, c.want) {
+		if got := fair.Rows(ns.RecordedCatalogs()); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -96,7 +96,7 @@ func TestConstraintDeletion(t *testing.T) {
 			action: policyv1beta2.DeletionDeny, refused: "spec.deletion.action"},
 		{name: "no value", deletion: &constraintv1.ConstraintDeletion{Packages: []string{"etcd"}},
 			action: policyv1beta2.DeletionDeny, refused: "spec.deletion.action"},
-		{name: "half a catalog", action: policyv1beta2.DeletionDeny, refused: "spec.deletion.catalogs[0]",
+		{name: "half a catalog", action: policyv1beta2.DeletionDeny, refused: "spec.deletion.catalogs[0].sourceNamespace",
 			deletion: &constraintv1.ConstraintDeletion{Action: policyv1beta2.DeletionDeny,
 				Catalogs: []constraintv1.DeletionCatalog{{Source: "hub"}}}},
 	} {

@@ -11,7 +11,6 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
-	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/grant"
@@ -31,6 +30,7 @@ const (
 	RuleOperatorPolicyPending        verdict.RuleID = "operatorpolicy/pending"
 	RuleOperatorPolicySeveralTargets verdict.RuleID = "operatorpolicy/several-targets"
 	RuleOperatorPolicyLookup         verdict.RuleID = "operatorpolicy/lookup"
+	RuleOperatorPolicyAuthorRight    verdict.RuleID = "operatorpolicy/author-right"
 	RuleOperatorPolicyExceptionRight verdict.RuleID = "operatorpolicy/exception-right"
 	RuleOperatorPolicyExceptionEnded verdict.RuleID = "operatorpolicy/exception-ended"
 )
@@ -57,6 +57,8 @@ var operatorPolicyRules = []verdict.Rule{
 		Summary: "the OperatorGroup of an OperatorPolicy names several target namespaces, which OLM advises against"},
 	{ID: RuleOperatorPolicyLookup, Outcomes: verdict.Denies,
 		Summary: "a template of an OperatorPolicy looks up an object that its author may not get"},
+	{ID: RuleOperatorPolicyAuthorRight, Outcomes: verdict.Denies,
+		Summary: "an OperatorPolicy has an effect in another namespace that its author has no right to"},
 	{ID: RuleOperatorPolicyExceptionRight, Outcomes: verdict.Denies,
 		Summary: "an exception is added, prolonged or widened by a user without the RBAC verb override on the policy"},
 	{ID: RuleOperatorPolicyExceptionEnded, Outcomes: verdict.DeniesOrWarns,
@@ -174,12 +176,4 @@ func NormalizeOperatorPolicy(op, old *policyv1beta2.OperatorPolicy) []verdict.Ch
 			RuleOperatorPolicyNormalized, "write spec.complianceConfig with Compliant or NonCompliant")
 	}
 	return []verdict.Change{change}
-}
-
-// RefuseExceptions refuses an object with exceptions, at some paths, that its author may not write; why is a clause on
-// the missing right.
-func RefuseExceptions(v *verdict.Verdict, id verdict.RuleID, paths []string, why string) {
-	v.Add(id, verdict.Finding{Decision: verdict.Deny, Field: paths[0], Accepted: why,
-		What: "adding, prolonging or widening " + text.Names(paths, verdict.MaxListed) + " is not allowed"})
-	*v = v.Sorted()
 }

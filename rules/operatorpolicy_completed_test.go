@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -14,7 +15,7 @@ import (
 // policy is judged by (threat O47).
 func TestI1ValuesAreNotQuoted(t *testing.T) {
 	const template, hush = `{{ fromConfigMap "a" "b" "c" }}`, " HUSH "
-	text := func(s string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON{Raw: []byte(`"` + s + `"`)} }
+	text := func(s string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON{Raw: []byte(strconv.Quote(s))} }
 	for path, put := range map[string]func(s *spec, value string){
 		"spec.versions":                     func(s *spec, value string) { s.Versions = []string{value} },
 		"spec.versionRange":                 func(s *spec, value string) { s.VersionRange = value },

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -177,6 +178,49 @@ func TestRecordIsBounded(t *testing.T) {
 	}
 	if size := len(next.Record.Encode()); size > 100<<10 {
 		t.Errorf("the record has %d bytes", size)
+	}
+}
+
+// TestB5SharedRecord: 200 policies of another namespace, older than the administrator's, leave no operator of that one
+// unrecorded, nor does a tenant's flood of ClusterServiceVersions (threat O77).
+func TestB5SharedRecord(t *testing.T) {
+	var policies []*operatorpolicy.Policy
+	for i := range state.MaxRecorded {
+		p := policyFor(fmt.Sprintf("a%03d", i), nil)
+		p.Namespace, p.Name = "attacker", p.Package
+		policies = append(policies, p)
+	}
+	never := policyFor("etcd", func(s *spec) { s.UpgradeApproval = "None" })
+	flooded := recorded(t, state.NamespaceContents{Policies: policies})
+	for _, c := range []struct {
+		name     string
+		contents state.NamespaceContents
+		left     string
+	}{
+		{name: "control: alone", contents: state.NamespaceContents{}},
+		{name: "attack: policies", contents: flooded, left: "attacker/a199"},
+		{name: "attack: ClusterServiceVersions of the package", contents: state.NamespaceContents{}, left: "shop/etcd"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.contents.Policies = append(slices.Clone(c.contents.Policies), never)
+			c.contents.CSVs = []state.Installed{storedEtcd(t, etcdSpec, "1")}
+			c.contents.Record = stored(t, state.NewNamespace("shop", c.contents).NextRecord(false))
+			if c.left == "shop/etcd" {
+				for i := range state.MaxRecorded {
+					c.contents.CSVs = append(c.contents.CSVs, installedAs(storedEtcd(t, etcdSpec, "1"), fmt.Sprint("a.v", i), "0.0.1"))
+				}
+			}
+			next := state.NewNamespace("shop", c.contents).NextRecord(false)
+			if got := fmt.Sprint(next.Left); c.left != "" && !strings.Contains(got, c.left) || c.left == "" && len(next.Left) > 0 {
+				t.Errorf("left is %s, want %q", got, c.left)
+			}
+			c.contents.Record, c.contents.CSVs = stored(t, next), nil
+			c.contents.Plans = []*olm.InstallPlan{pendingPlan("etcd 0.9.4")}
+			v := JudgePlan(PlanInput{Plan: c.contents.Plans[0], Namespace: state.NewNamespace("shop", c.contents)})
+			if v.Decision != verdict.Hold || !strings.Contains(v.Refusal(), "(bundle/upgrade)") {
+				t.Errorf("%s: %s, want it held as an upgrade", v.Decision, v.Refusal())
+			}
+		})
 	}
 }
 

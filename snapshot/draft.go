@@ -243,7 +243,7 @@ func (d *draft) setConstraints() {
 	for name, last := range d.next.namespaces.All() {
 		e := d.entryOf(name)
 		e.judged, e.notify = true, e.notify || notify || differ&constraint.CatalogFacts != 0 &&
-			last.judged.JudgesByCatalogImage()
+			(last.judged.JudgesByCatalogImage() || last.judged.Protects())
 	}
 }
 

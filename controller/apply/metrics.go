@@ -6,6 +6,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type Metrics struct {
 	approvals *prometheus.CounterVec
 	writes    *prometheus.CounterVec
+	left      *prometheus.GaugeVec
 }
 
 // NewMetrics registers the metrics.
@@ -17,11 +18,14 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "opgate_loop_writes_total",
 			Help: "Total number of writes of the background loop without approvals, by verb, kind and result (ok, failed)."},
 			[]string{"verb", "kind", "result"}),
+		left: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_table_left",
+			Help: "Number of policies, and of other objects, for which a bounded table has no room, by table."},
+			[]string{"table"}),
 	}
 	for _, result := range []string{"approved", "conflict", "refused"} { // from 0, so that the first one is an increase
 		m.approvals.WithLabelValues(result)
 	}
-	registry.MustRegister(m.approvals, m.writes)
+	registry.MustRegister(m.approvals, m.writes, m.left)
 	return m
 }
 
@@ -33,6 +37,12 @@ func (m *Metrics) Wrote(verb, kind string, err error) {
 	}
 	m.writes.WithLabelValues(verb, kind, result).Inc()
 }
+
+// Left sets what a table has no room for.
+func (m *Metrics) Left(table string, number int) { m.left.WithLabelValues(table).Set(float64(number)) }
+
+// Stopped removes what is exported of a table by the replica that leads now.
+func (m *Metrics) Stopped(table string) { m.left.DeleteLabelValues(table) }
 
 func (m *Metrics) approved(err error) {
 	result := "approved"

@@ -153,7 +153,7 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 		Store:      c.Store,
 		Changed:    r.changed,
 		Started:    func() { c.Metrics.set(statePending) },
-		Stopped:    c.Metrics.stopped,
+		Stopped:    func() { c.Metrics.stopped(); c.Writes.Stopped("backstop"); c.Writes.Stopped("deletion") },
 	}.AddTo(mgr)
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/internal/watched"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/backstop"
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/constraint"
@@ -69,14 +70,15 @@ type input struct {
 	accounts  []string
 	operators []string
 	kept      []bundle.Kept
+	catalogs  []olm.Catalog
 }
 
 // inputOf returns the input of a namespace; accounts count only where policies govern something, and operators only if
-// a Constraint protects some.
+// a policy or a Constraint protects some.
 func inputOf(ns *state.Namespace, protecting []*constraint.Definition) (in input) {
 	in.kept = bundle.KeptIn(ns)
-	if len(protecting) > 0 {
-		in.operators = ns.Operators()
+	if len(protecting) > 0 || ns.Protects() {
+		in.operators, in.catalogs = ns.Operators(), ns.ProtectedCatalogs()
 	}
 	if len(ns.Policies()) > 0 {
 		in.policies, in.accounts = ns.Policies(), ns.StepAccounts()
@@ -86,7 +88,8 @@ func inputOf(ns *state.Namespace, protecting []*constraint.Definition) (in input
 
 func (i input) equal(other input) bool {
 	return slices.Equal(i.policies, other.policies) && slices.Equal(i.accounts, other.accounts) &&
-		slices.Equal(i.operators, other.operators) && slices.Equal(i.kept, other.kept)
+		slices.Equal(i.operators, other.operators) && slices.Equal(i.kept, other.kept) &&
+		slices.Equal(i.catalogs, other.catalogs)
 }
 
 // protecting returns the Constraints that restrict deletions.
@@ -101,6 +104,7 @@ type compiled struct {
 	constraints []*constraint.Definition
 	// accounts and operators are by namespace.
 	accounts, operators map[string][]string
+	catalogs            []olm.Catalog
 	// kept are what may not be replaced, by namespace.
 	kept     map[string][]bundle.Kept
 	features backstop.Features
@@ -204,11 +208,12 @@ func (r *reconciler) openWatches(ctx context.Context, features backstop.Features
 func (r *reconciler) compile(user string, features backstop.Features) {
 	var policies []*operatorpolicy.Policy
 	accounts, operators, kept := map[string][]string{}, map[string][]string{}, map[string][]bundle.Kept{}
+	var catalogs []olm.Catalog
 	current := r.Store.Load()
 	constraints := protecting(current)
 	for ns := range current.All() {
 		in := inputOf(ns, constraints)
-		policies = append(policies, in.policies...)
+		policies, catalogs = append(policies, in.policies...), append(catalogs, in.catalogs...)
 		if len(in.accounts) > 0 {
 			accounts[ns.Name()] = in.accounts
 		}
@@ -223,7 +228,8 @@ func (r *reconciler) compile(user string, features backstop.Features) {
 	ended := !last.until.IsZero() && !now.Before(last.until)
 	if !ended && last.user == user && last.features == features && slices.Equal(last.policies, policies) &&
 		slices.Equal(last.constraints, constraints) && maps.EqualFunc(last.accounts, accounts, slices.Equal) &&
-		maps.EqualFunc(last.operators, operators, slices.Equal) && maps.EqualFunc(last.kept, kept, slices.Equal) {
+		maps.EqualFunc(last.operators, operators, slices.Equal) && maps.EqualFunc(last.kept, kept, slices.Equal) &&
+		slices.Equal(last.catalogs, catalogs) {
 		last.behind = false
 		return
 	}
@@ -232,11 +238,12 @@ func (r *reconciler) compile(user string, features backstop.Features) {
 		return
 	}
 	objects := backstop.Compile(backstop.Input{Policies: policies, Constraints: constraints, Operators: operators,
-		Kept: kept,
-		OLM:  r.OLM, Opgate: user, Namespace: r.Namespace, ApprovalMode: r.ApprovalMode,
+		Kept: kept, Catalogs: catalogs,
+		OLM: r.OLM, Opgate: user, Namespace: r.Namespace, ApprovalMode: r.ApprovalMode,
 		ExcludedNamespaces: r.ExcludedNamespaces, Accounts: accounts, Features: features, Now: now,
 		Audit: r.Mode == Audit, Labels: owned.Labels})
 	next := compiled{policies: policies, constraints: constraints, accounts: accounts, operators: operators, kept: kept,
+		catalogs: catalogs,
 		features: features, user: user, left: objects.Left, unprotected: objects.Unprotected, at: now,
 		objects: map[string]*unstructured.Unstructured{}}
 	for _, p := range policies {
@@ -254,18 +261,19 @@ func (r *reconciler) compile(user string, features backstop.Features) {
 
 // reportIncomplete reports what is left to the webhooks and what is not protected, unless it was before.
 func (r *reconciler) reportIncomplete(next *compiled) {
-	report := func(left, before []string, logged, note string) {
+	report := func(table string, left, before []string, logged, note string) {
+		r.Writes.Left(table, len(left))
 		if len(left) > 0 && !slices.Equal(left, before) {
 			names := text.Names(left, maxNamed)
 			r.Log.Info(logged, "policies", names)
 			r.event(r.owner.Get(), "BackstopIncomplete", events.Compile, fmt.Sprintf(note, names), "")
 		}
 	}
-	report(next.left, r.compiled.left,
+	report("backstop", next.left, r.compiled.left,
 		"policies exceed what the API server evaluates, leaving a part of them to the webhooks",
 		"the API server holds a part of these OperatorPolicies only, and the webhooks the rest: %s; shorten their lists "+
 			"of versions, or have fewer policies in their namespaces")
-	report(next.unprotected, r.compiled.unprotected,
+	report("deletion", next.unprotected, r.compiled.unprotected,
 		"policies and Constraints exceed what an object holds, not all that they protect is protected",
 		"what these OperatorPolicies govern, or a part of what these Constraints protect, is not protected from "+
 			"deletion: %s; have fewer with spec.deletion")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -15,13 +16,16 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/manager"
+	"github.com/opgate/opgate/internal/events"
+	"github.com/opgate/opgate/internal/fair"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/stream"
 )
 
 const (
-	// maxCatalogs bounds the catalogs that are compared; what depends on further ones is held.
+	// maxCatalogs bounds the catalogs that are compared; what depends on further ones is held. It is shared by the
+	// namespaces of the policies.
 	maxCatalogs = 20
 	// maxBytes bounds one list of PackageManifests, which is read one object at a time: large catalogs have tens of MB.
 	maxBytes = 256 << 20
@@ -44,6 +48,8 @@ type Options struct {
 	Recheck time.Duration
 	// Writes count the writes. Required.
 	Writes *apply.Metrics
+	// Events records that tables have no room for a policy, on it. Default: nothing is recorded.
+	Events *events.Recorder
 	// Log receives comparisons at V(0). Default: none.
 	Log logr.Logger
 	// Now is the clock. Required.
@@ -54,6 +60,8 @@ type Options struct {
 type Controller struct {
 	Options
 	queue manager.Queue[olm.Catalog]
+	// full is set while a catalog has no room: then any change may make some.
+	full atomic.Bool
 }
 
 // New returns a Controller. AddTo adds it to a manager.
@@ -69,36 +77,38 @@ func New(o Options) (*Controller, error) {
 func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	r := &reconciler{Controller: c, records: records{reader: mgr.GetAPIReader(), namespace: c.Namespace,
 		writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes}},
-		images: map[olm.Catalog]*image{}}
+		images: map[olm.Catalog]*image{}, left: apply.Left{Metrics: c.Writes, Events: c.Events, Log: c.Log}}
 	return manager.Registration[olm.Catalog]{Name: "catalogs", Reconciler: r, Queue: &c.queue, Store: c.Store,
-		Changed: c.changed}.AddTo(mgr)
+		Changed: c.changed, Stopped: r.left.Stopped}.AddTo(mgr)
 }
 
 // changed enqueues the catalogs that policies in the changed namespaces ask about. Namespaces that are judged by
 // catalogs are changed by every change of a catalog, its pods and its record.
 func (c *Controller) changed(change *snapshot.Change) {
 	for _, name := range change.Namespaces {
-		c.queue.Add(change.Snapshot.Namespace(name).RecordedCatalogs()...)
+		c.queue.Add(fair.Rows(change.Snapshot.Namespace(name).RecordedCatalogs())...)
+	}
+	if c.full.Load() {
+		kept, _ := wanted(change.Snapshot)
+		c.queue.Add(kept...)
 	}
 }
 
-// wanted returns the existing catalogs of which policies hold jumps or young versions, sorted, up to maxCatalogs.
-// Subscriptions of tenants may name any others.
-func wanted(s *snapshot.Snapshot) []olm.Catalog {
-	var all []olm.Catalog
+// asking returns the catalogs of which policies hold jumps or young versions, for these.
+func asking(s *snapshot.Snapshot) (all []fair.Claim[olm.Catalog]) {
 	for ns := range s.All() {
 		all = append(all, ns.RecordedCatalogs()...)
 	}
+	return all
+}
+
+// wanted returns those of these catalogs that exist, up to maxCatalogs, and for whom others have no room.
+func wanted(s *snapshot.Snapshot) ([]olm.Catalog, []fair.Origin) {
 	facts := s.Facts()
-	all = slices.DeleteFunc(all, func(of olm.Catalog) bool {
-		_, exists := facts.Catalogs[of]
-		return !exists
-	})
-	slices.SortFunc(all, func(a, b olm.Catalog) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	all = slices.Compact(all)
-	return all[:min(len(all), maxCatalogs)]
+	kept, left := fair.Within(slices.DeleteFunc(asking(s), func(c fair.Claim[olm.Catalog]) bool {
+		return facts.Catalogs[c.Row] == nil
+	}), maxCatalogs)
+	return fair.Rows(kept), left
 }
 
 // image is the image that a catalog runs, as far as this leader has seen it.
@@ -116,6 +126,7 @@ type reconciler struct {
 	*Controller
 	records records
 	images  map[olm.Catalog]*image
+	left    apply.Left
 }
 
 // Reconcile compares the image that a catalog runs with the last one that is recorded, when the package server has had
@@ -131,8 +142,8 @@ func (r *reconciler) Reconcile(ctx context.Context, of olm.Catalog) (ctrl.Result
 		now = &image{digest: digest, since: r.Now()}
 		r.images[of] = now
 	}
-	packages := aged(r.Store.Load(), of)
-	unrecorded := func(pkg string) bool { return !slices.Contains(now.packages, pkg) }
+	packages := r.aged(of)
+	unrecorded := func(c fair.Claim[string]) bool { return !slices.Contains(now.packages, c.Row) }
 	if now.reads > 0 && slices.ContainsFunc(packages, unrecorded) {
 		now.reads = 0 // a policy asks about one that was not recorded
 	}
@@ -150,32 +161,38 @@ func (r *reconciler) Reconcile(ctx context.Context, of olm.Catalog) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 	now.reads++
-	now.packages = packages
+	now.packages = fair.Rows(packages)
 	return ctrl.Result{RequeueAfter: max(now.since.Add(r.Recheck).Sub(r.Now()), time.Second)}, nil
 }
 
 // running returns the digest of the image that a catalog runs; "" if no policy asks about it, or it is not known.
 func (r *reconciler) running(of olm.Catalog) string {
 	s := r.Store.Load()
-	if !slices.Contains(wanted(s), of) {
+	kept, left := wanted(s)
+	r.full.Store(len(left) > 0)
+	r.left.Set("catalogs", "", left)
+	if !slices.Contains(kept, of) {
 		return ""
 	}
 	digest, _ := s.Facts().RunningDigest(of)
 	return digest
 }
 
-// aged returns the packages of a catalog of which policies hold young versions, sorted.
-func aged(s *snapshot.Snapshot, of olm.Catalog) []string {
-	var packages []string
-	for ns := range s.All() {
+// aged returns the packages of a catalog of which policies hold young versions, as far as there is room, with a policy
+// of each.
+func (r *reconciler) aged(of olm.Catalog) []fair.Claim[string] {
+	var packages []fair.Claim[string]
+	for ns := range r.Store.Load().All() {
 		packages = append(packages, ns.AgedPackages(of)...)
 	}
-	slices.Sort(packages)
-	return slices.Compact(packages)
+	packages, left := fair.Within(packages, catalog.MaxSeenPackages)
+	r.left.Set("packages", of.Namespace+"/"+of.Name, left)
+	return packages
 }
 
 // compare lists the packages of a catalog, and records what its image changed, and which versions some packages have.
-func (r *reconciler) compare(ctx context.Context, of olm.Catalog, digest string, packages []string) error {
+func (r *reconciler) compare(ctx context.Context, of olm.Catalog, digest string,
+	packages []fair.Claim[string]) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	offered, err := r.offered(ctx, of, packages)
@@ -185,12 +202,16 @@ func (r *reconciler) compare(ctx context.Context, of olm.Catalog, digest string,
 	if r.running(of) != digest {
 		return nil // they may be those of another image; its event has enqueued the catalog
 	}
-	facts := r.Store.Load().Facts()
+	s := r.Store.Load()
+	facts := s.Facts()
 	if facts.Version == "" {
 		return errors.New("the version of the cluster is not known yet")
 	}
-	poll, err := r.records.add(ctx, of, digest, offered,
-		catalog.Platform{Kubernetes: facts.Version, OpenShift: facts.OpenShift})
+	added, err := r.records.add(ctx, of, digest, offered,
+		catalog.Platform{Kubernetes: facts.Version, OpenShift: facts.OpenShift}, asked{asking(s), s})
+	r.left.Set("versions", of.Namespace+"/"+of.Name, added.versions)
+	r.left.Set("records", "", added.records)
+	poll := added.poll
 	if err != nil || poll == nil {
 		return err
 	}
@@ -202,8 +223,12 @@ func (r *reconciler) compare(ctx context.Context, of olm.Catalog, digest string,
 
 // offered lists the newest versions of all packages of a catalog, and all versions of some. The package server serves
 // those of a catalog in the namespace of the catalog.
-func (r *reconciler) offered(ctx context.Context, of olm.Catalog, packages []string) (catalog.Offered, error) {
-	heads, all := catalog.Heads{}, map[string][]string{}
+func (r *reconciler) offered(ctx context.Context, of olm.Catalog, packages []fair.Claim[string],
+) (catalog.Offered, error) {
+	heads, all, whose := catalog.Heads{}, map[string][]string{}, map[string]fair.Origin{}
+	for _, c := range packages {
+		whose[c.Row] = c.Origin
+	}
 	selector := labels.Set{"catalog": of.Name, "catalog-namespace": of.Namespace}.AsSelectorPreValidated().String()
 	err := r.Client.Each(ctx, olm.PackageManifests, stream.Selection{Namespace: of.Namespace, Labels: selector},
 		maxBytes, func(raw []byte) error {
@@ -211,7 +236,7 @@ func (r *reconciler) offered(ctx context.Context, of olm.Catalog, packages []str
 			if name != "" {
 				heads[name] = found
 			}
-			if slices.Contains(packages, name) {
+			if _, asks := whose[name]; asks {
 				_, all[name] = catalog.DecodeNames(raw, of)
 			}
 			if len(heads) > catalog.MaxPackages {
@@ -222,5 +247,5 @@ func (r *reconciler) offered(ctx context.Context, of olm.Catalog, packages []str
 	if err == nil && len(heads) == 0 {
 		err = errors.New("the package server does not know any yet")
 	}
-	return catalog.Offered{Heads: heads, Names: all, At: r.Now()}, err
+	return catalog.Offered{Heads: heads, Names: all, For: whose, At: r.Now()}, err
 }

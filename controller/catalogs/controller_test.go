@@ -3,8 +3,10 @@ package catalogs
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +24,7 @@ import (
 
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/controller/apply"
+	"github.com/opgate/opgate/internal/fair"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/snapshot"
@@ -154,7 +157,7 @@ func leader(t *testing.T, s *server, now *time.Time) *reconciler {
 	}
 	return &reconciler{Controller: c, records: records{reader: direct,
 		writer: apply.Writer{Client: direct, Metrics: writes}, namespace: "opgate-system"},
-		images: map[olm.Catalog]*image{}}
+		images: map[olm.Catalog]*image{}, left: apply.Left{Metrics: writes, Log: testr.New(t)}}
 }
 
 // runs makes the catalog run another image.
@@ -253,4 +256,71 @@ func TestNothingIsRecorded(t *testing.T) {
 			t.Errorf("%v, %+v", err, s.stored)
 		}
 	})
+}
+
+// policyOn returns a policy about a package of a catalog.
+func policyOn(namespace, name, pkg string, of olm.Catalog, created int) string {
+	return fmt.Sprintf(`{"metadata":{"name":%q,"namespace":%q,"uid":%q,"creationTimestamp":%q},"spec":{"complianceType":"musthave",
+		"remediationAction":"enforce","upgradeApproval":"Automatic","catalog":{"jump":"Hold"},"minimumAge":"1h",
+		"subscription":{"name":%q,"namespace":"shop","source":%q,"sourceNamespace":%q}}}`, name, namespace, name,
+		time.Unix(int64(created), 0).UTC().Format(time.RFC3339), pkg, of.Name, of.Namespace)
+}
+
+// TestB1B2SharedCatalogs: a tenant's catalogs and policies, older than the administrator's, leave room for the catalog
+// and the package of that one; what falls out is the tenant's newest, and is exported (threat O77).
+func TestB1B2SharedCatalogs(t *testing.T) {
+	now, hub := time.Unix(0, 0), olm.Catalog{Namespace: "olm", Name: "zhub"}
+	r := leader(t, &server{version: "0.9.4"}, &now)
+	reader := snapshot.Reader{Unreadable: func(kind *snapshot.Kind, _ types.NamespacedName, err error) { t.Fatal(kind.Kind, err) }}
+	var b snapshot.Builder
+	built := b.Put(time.Time{}, reader.Read(snapshot.Namespaces, []byte(`{"metadata":{"name":"shop"}}`)))
+	put := func(kind *snapshot.Kind, raw string) { built = b.Put(time.Time{}, reader.Read(kind, []byte(raw))) }
+	source := func(of olm.Catalog) {
+		put(snapshot.CatalogSources, fmt.Sprintf(`{"metadata":{"name":%q,"namespace":%q},"spec":{"image":"a"}}`, of.Name, of.Namespace))
+	}
+	for i := range maxCatalogs {
+		of := olm.Catalog{Namespace: "aaa", Name: fmt.Sprintf("c%02d", i)}
+		source(of)
+		put(snapshot.OperatorPolicies, policyOn("aaa", of.Name, "etcd", of, i))
+	}
+	for i := range catalog.MaxSeenPackages {
+		name := fmt.Sprintf("p%03d", i)
+		put(snapshot.OperatorPolicies, policyOn("aaa", name, name, hub, 100+i))
+	}
+	source(hub)
+	if kept, _ := wanted(built); len(kept) != maxCatalogs || slices.Contains(kept, hub) {
+		t.Errorf("control: no one but the tenant asks about the catalog, and it is compared: %v", kept)
+	}
+	put(snapshot.OperatorPolicies, policyOn("policies", "etcd", "etcd", hub, 1000))
+	kept, left := wanted(built)
+	if len(kept) != maxCatalogs || !slices.Contains(kept, hub) || len(left) != 1 || left[0].String() != "aaa/c19" {
+		t.Errorf("compared are %v, left is %v", kept, left)
+	}
+	r.Store = snapshot.NewStore(built)
+	packages := fair.Rows(r.aged(hub))
+	if len(packages) != catalog.MaxSeenPackages || !slices.Contains(packages, "etcd") || slices.Contains(packages, "p099") {
+		t.Errorf("versions are recorded of %v", packages)
+	}
+	if r.running(hub); !r.full.Load() {
+		t.Error("a table that is full does not count as full")
+	}
+}
+
+// TestB3SharedRecords: the records of a tenant's catalogs leave those of others where they are, and those of catalogs
+// that are gone, and that no policy asks about, are deleted (threat O77).
+func TestB3SharedRecords(t *testing.T) {
+	in := cluster(t, firstImage) // a policy asks about olm/vendor
+	data := map[string]string{"olm.vendor": "{}", "gone.catalog": "{}"}
+	for i := range 4 {
+		data[fmt.Sprint("aaa.c", i)] = strings.Repeat("x", maxRecords/4+1)
+	}
+	a := asked{claims: asking(in), in: in}
+	for i := range 4 {
+		a.claims = append(a.claims, fair.Claim[olm.Catalog]{Row: olm.Catalog{Namespace: "aaa", Name: fmt.Sprint("c", i)},
+			Origin: fair.Origin{Namespace: "aaa", Name: fmt.Sprint("p", i)}})
+	}
+	left := a.share(data)
+	if keys := slices.Sorted(maps.Keys(data)); fmt.Sprint(keys) != "[aaa.c0 aaa.c1 aaa.c2 olm.vendor]" || fmt.Sprint(left) != "[aaa/p3]" {
+		t.Errorf("kept are %v, left is %v", keys, left)
+	}
 }

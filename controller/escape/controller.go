@@ -77,7 +77,7 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 		Store:      c.Store,
 		Changed:    r.changed,
 		Started:    func() { c.Metrics.set(c.Records.list()) },
-		Stopped:    c.Metrics.stopped,
+		Stopped:    func() { c.Metrics.stopped(); c.Writes.Stopped("escapes") },
 	}.AddTo(mgr)
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/internal/events"
+	"github.com/opgate/opgate/internal/fair"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/state"
@@ -156,7 +157,18 @@ func (r *reconciler) drop(ctx context.Context, one *record) error {
 }
 
 func (r *reconciler) store(ctx context.Context, all []record, namespace string) error {
-	err := r.Records.save(ctx, all[:min(len(all), maxRecords)])
+	claims := make([]fair.Claim[*record], len(all))
+	for i := range all {
+		claims[i] = fair.Claim[*record]{Origin: fair.Origin{Namespace: all[i].Namespace, Name: all[i].Name}, Row: &all[i],
+			Weight: 1}
+	}
+	kept, left := fair.Within(claims, maxRecords)
+	r.Writes.Left("escapes", len(left))
+	var stored []record
+	for _, one := range fair.Rows(kept) {
+		stored = append(stored, *one)
+	}
+	err := r.Records.save(ctx, stored)
 	r.Writes.Wrote(apply.Update, "Lease", err)
 	if err != nil {
 		return err

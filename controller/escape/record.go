@@ -95,10 +95,10 @@ func NewRecords(lease *manager.Lease, log logr.Logger) *Records {
 	r := &Records{lease: lease}
 	lease.OnAcquired(func(annotations map[string]string) {
 		var records []record
-		if text := annotations[metakey.Escapes]; text != "" {
+		if text := annotations[metakey.UnreviewedInstalls]; text != "" {
 			if err := json.Unmarshal([]byte(text), &records); err != nil {
 				log.Error(err, "records of escapes cannot be read, starting without", "lease", manager.LeaseName,
-					"annotation", metakey.Escapes)
+					"annotation", metakey.UnreviewedInstalls)
 				records = nil
 			}
 		}
@@ -110,13 +110,13 @@ func NewRecords(lease *manager.Lease, log logr.Logger) *Records {
 // save writes records to the Lease.
 func (r *Records) save(ctx context.Context, records []record) error {
 	if len(records) == 0 {
-		return r.lease.Annotate(ctx, metakey.Escapes, "")
+		return r.lease.Annotate(ctx, metakey.UnreviewedInstalls, "")
 	}
 	text, err := json.Marshal(records)
 	if err != nil {
 		return err
 	}
-	return r.lease.Annotate(ctx, metakey.Escapes, string(text))
+	return r.lease.Annotate(ctx, metakey.UnreviewedInstalls, string(text))
 }
 
 // ByConstraint returns the number of ClusterServiceVersions that a Constraint refuses.

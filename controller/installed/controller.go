@@ -17,6 +17,7 @@ import (
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/manager"
 	"github.com/opgate/opgate/controller/owned"
+	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
@@ -31,6 +32,8 @@ type Options struct {
 	Namespace string
 	// Writes count the writes. Required.
 	Writes *apply.Metrics
+	// Events records that a record has no room for a policy, on it. Default: nothing is recorded.
+	Events *events.Recorder
 	// Log receives writes at V(1). Default: none.
 	Log logr.Logger
 }
@@ -54,10 +57,11 @@ func New(o Options) (*Controller, error) {
 
 // AddTo adds the controller to a manager, to run while it leads. AddTo may be called for one manager after another.
 func (c *Controller) AddTo(mgr ctrl.Manager) error {
-	r := &reconciler{Controller: c, writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes}}
+	r := &reconciler{Controller: c, writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes},
+		left: apply.Left{Metrics: c.Writes, Events: c.Events, Log: c.Log}}
 	return manager.Registration[string]{Name: "installed", Reconciler: r, Queue: &c.queue, Store: c.Store,
-		Changed: c.changed,
-		Kinds:   []*snapshot.Kind{snapshot.Records}}.AddTo(mgr)
+		Changed: c.changed, Stopped: r.left.Stopped,
+		Kinds: []*snapshot.Kind{snapshot.Records}}.AddTo(mgr)
 }
 
 // changed enqueues the namespaces that changed. What policies of no known namespace govern decides whether any record
@@ -78,6 +82,7 @@ func (c *Controller) changed(change *snapshot.Change) {
 type reconciler struct {
 	*Controller
 	writer apply.Writer
+	left   apply.Left
 }
 
 // Reconcile writes the record of a namespace if it differs from what is installed there. Every write applies only to
@@ -86,7 +91,13 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (ctrl.Resu
 	s := r.Store.Load()
 	key := types.NamespacedName{Namespace: r.Namespace, Name: state.RecordName(namespace)}
 	stored := s.Find(snapshot.Records, key)
-	encoded := next(s, namespace)
+	record := next(s, namespace)
+	encoded := record.Encode()
+	if record != nil {
+		r.left.Set("operators", namespace, record.Left)
+	} else {
+		r.left.Set("operators", namespace, nil)
+	}
 	if stored == nil && encoded == "" || stored != nil && encoded != "" &&
 		s.Namespace(namespace).Record().Encode() == encoded {
 		return ctrl.Result{}, nil
@@ -115,17 +126,17 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// next returns the record that a namespace should have, "" for none. No record ends while a policy is not completed:
+// next returns the record that a namespace should have, nil for none. No record ends while a policy is not completed:
 // what it governs, and in which namespace, may not be known.
-func next(s *snapshot.Snapshot, namespace string) string {
+func next(s *snapshot.Snapshot, namespace string) *state.InstallRecord {
 	ns := s.Namespace(namespace)
 	switch {
 	case s.Find(snapshot.Namespaces, types.NamespacedName{Name: namespace}) == nil:
-		return "" // it was deleted
+		return nil // it was deleted
 	case ns.Deleting():
-		return ns.Record().Encode()
+		return ns.Record()
 	}
 	incomplete := func(p *operatorpolicy.Policy) bool { return p.Incomplete }
 	return ns.NextRecord(slices.ContainsFunc(ns.Policies(), incomplete) ||
-		slices.ContainsFunc(s.Namespace("").Policies(), incomplete)).Encode()
+		slices.ContainsFunc(s.Namespace("").Policies(), incomplete))
 }

@@ -80,7 +80,8 @@ func TestReconcile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &reconciler{Controller: c, writer: apply.Writer{Client: api1, Metrics: c.Writes}}
+	r := &reconciler{Controller: c, writer: apply.Writer{Client: api1, Metrics: c.Writes},
+		left: apply.Left{Metrics: c.Writes}}
 	var build snapshot.Builder
 	put := func(kind *snapshot.Kind, raw string) {
 		r.Store = snapshot.NewStore(build.Put(time.Time{}, (&snapshot.Reader{}).Read(kind, []byte(raw))))

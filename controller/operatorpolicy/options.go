@@ -36,6 +36,8 @@ type Options struct {
 	Ungoverned rules.UngovernedMode
 	// Grants are the rights that the installation withholds. Default: none.
 	Grants grant.Set
+	// Key returns the key of the marks of authors; nil while there is none. Default: there is none.
+	Key func() []byte
 	// HistoryLength is the number of compliance messages in a status. Default: 10.
 	HistoryLength int
 	// Workers is the number of namespaces that are reconciled concurrently. A worker mostly waits for the API server:
@@ -50,6 +52,9 @@ type Options struct {
 func (o *Options) complete() error {
 	if o.Store == nil || o.Packages == nil || o.Metrics == nil || o.Writes == nil || o.Now == nil {
 		return errors.New("operatorpolicy controller options: Store, Packages, Metrics, Writes and Now are required")
+	}
+	if o.Key == nil {
+		o.Key = func() []byte { return nil }
 	}
 	if o.Escaped == nil {
 		o.Escaped = func(string, string) []string { return nil }

@@ -126,6 +126,7 @@ func (r *reconciler) evaluate(
 	in.Policy, in.Rules, in.Problems, in.Namespace, in.Approvals = op, p, p.Problems, ns, approvals
 	in.Cluster = op.Labels[metakey.ClusterName]
 	in.Grants, in.Escaped, in.Now = r.Grants, r.Escaped(p.Namespace, p.Name), r.Now()
+	in.Unverified = rules.UnverifiedAuthor(r.Key(), p.Object)
 	in.Package = func(c olm.Catalog) *catalog.Package { return r.Packages.Get(p.Package, c) }
 	if overlap := rules.Overlapping(ns, p.Package); p.Enforced && len(overlap) > 1 {
 		for _, other := range overlap {

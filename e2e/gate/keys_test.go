@@ -20,7 +20,7 @@ import (
 )
 
 // wantKeysKept writes each key of the table, as annotation and as label, to an object on which it is read (attacks s1,
-// s2). A member of system:masters, and a tenant where a right is asked for, is refused what the table says is kept, and
+// s2). A member of system:masters, and a tenant where a right is asked for, is refused what the table has as kept, and
 // admitted elsewhere. Nothing is stored.
 func wantKeysKept(t *testing.T, e *harness.Env, plan, policy *unstructured.Unstructured) {
 	t.Helper()

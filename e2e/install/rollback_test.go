@@ -85,8 +85,8 @@ func TestRollback(t *testing.T) {
 	s.WantNothingForbidden(t)
 }
 
-// wantSettled wants nobody to write the webhook configurations any more: two versions that both set them to what they
-// have would go on for ever.
+// wantSettled waits until the webhook configurations are not written any more: two versions that both set their own
+// fields would go on for ever.
 func (s *Site) wantSettled(t *testing.T) {
 	t.Helper()
 	generations := func() string {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/internal/metakey"
 	opgateolm "github.com/opgate/opgate/olm"
 )
 
@@ -86,7 +87,7 @@ spec:
   installModes: [{type: OwnNamespace, supported: true}, {type: SingleNamespace, supported: true}]
   install: {strategy: deployment, spec: {deployments: []}}
 `, namespace, ledger2)
-		u.SetAnnotations(map[string]string{opgateolm.PropertiesAnnotation: `{"properties":[{"type":"olm.package","value":{"packageName":"foo","version":"1.0.0"}}]}`})
+		u.SetAnnotations(map[string]string{metakey.Properties: `{"properties":[{"type":"olm.package","value":{"packageName":"foo","version":"1.0.0"}}]}`})
 		return u
 	}
 	for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {

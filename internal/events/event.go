@@ -33,6 +33,8 @@ const (
 	// ExceptionEndsSoon and ExceptionEnded are on an OperatorPolicy or a Constraint with such an exception.
 	ExceptionEndsSoon = "ExceptionEndsSoon"
 	ExceptionEnded    = "ExceptionEnded"
+	// TableFull is on an OperatorPolicy for which a bounded table has no room.
+	TableFull = "TableFull"
 	// Overridden is on a plan that a user has approved although it is refused.
 	Overridden = "Overridden"
 )

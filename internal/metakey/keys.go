@@ -36,10 +36,10 @@ const (
 	DeleteConfirmed = "opgate.io/delete-confirmed"
 	// Ungoverned of a namespace sets, with approve or hold, what to do there with operators without a policy.
 	Ungoverned = "opgate.io/ungoverned"
-	// Record labels the ConfigMaps with what is installed, and Escapes is the annotation of the Lease with the
-	// ClusterServiceVersions that were stored without a review.
-	Record  = "opgate.io/record"
-	Escapes = "opgate.io/escapes"
+	// Record labels the ConfigMaps with what is installed, and UnreviewedInstalls is the annotation of the Lease with
+	// the ClusterServiceVersions that were stored without a review.
+	Record             = "opgate.io/record"
+	UnreviewedInstalls = "opgate.io/escapes"
 	// OmittedResults is the number of results that a Report does not list.
 	OmittedResults = "opgate.io/omitted-results"
 	// RotateCA requests a rotation of the CA when its value changes; RotatedCA is the last value that was processed.
@@ -68,7 +68,7 @@ const (
 const (
 	// DisableTemplates, with value true, has the templates of an OperatorPolicy read as text.
 	DisableTemplates = policyPrefix + "disable-templates"
-	// HubError on a template says that the hub could not resolve the template.
+	// HubError on a template reports that the hub could not resolve the template.
 	HubError = policyPrefix + "hub-templates-error"
 	// Policy labels what is created from a template with the name of its Policy.
 	Policy = policyPrefix + "policy"

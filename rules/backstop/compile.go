@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/constraint"
@@ -38,12 +39,16 @@ type Input struct {
 	Policies []*operatorpolicy.Policy
 	// Constraints are all of the cluster. Those that do not restrict deletions are ignored.
 	Constraints []*constraint.Definition
-	// Operators are, by namespace, the packages that are installed there or subscribed to, for Constraints;
-	// rules.Namespace.Operators returns them. Default: none.
+	// Operators are, by namespace, the packages that are installed there or subscribed to: a namespace without an
+	// operator is not protected from deletion. state.Namespace.Operators returns them. Default: none.
 	Operators map[string][]string
 	// Kept are, by namespace, the installed ClusterServiceVersions that none of another package may replace;
 	// bundle.KeptIn returns them. Default: none.
 	Kept map[string][]bundle.Kept
+	// Catalogs are those that exist of the ones that policies name: the namespace of no other is protected. Default: none.
+	Catalogs []olm.Catalog
+	// AsWritten is set where what exists is not known: what policies name counts as existing.
+	AsWritten bool
 	// OLM are the user names that OLM writes as. As for the webhooks, a name counts only if the user may also escalate
 	// ClusterRoles.
 	OLM []string
@@ -129,8 +134,8 @@ type contents struct {
 	Actions []admissionv1.ValidationAction
 	// Deny is set if Subscriptions are refused instead of changed.
 	Deny bool
-	// MayDelete is an expression for the users who may delete what Opgate records, Kept the end of a refusal.
-	MayDelete, Kept string
+	// MayDelete is an expression for the users who may delete what Opgate records, Reserved the end of a refusal.
+	MayDelete, Reserved string
 }
 
 // maxCondition is the size in bytes of the longest match condition: the compiler of CEL reads up to 100,000 characters.
@@ -192,7 +197,7 @@ func (c contents) evidence(mayDelete, who string) (
 	if who != "" {
 		who = ", and for its deletion " + who
 	}
-	c.MayDelete, c.Kept = mayDelete, ": writing what Opgate decides by is not allowed: allowed is "+c.Opgate+who+
+	c.MayDelete, c.Reserved = mayDelete, ": writing what Opgate decides by is not allowed: allowed is "+c.Opgate+who+
 		"; held by the API server (ValidatingAdmissionPolicy "+EvidenceName+")"
 	return c.validating("evidence")
 }

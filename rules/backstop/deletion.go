@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/fair"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/operatorpolicy"
@@ -29,10 +30,13 @@ const (
 
 // protected is what a policy protects, or a part of what a Constraint does.
 type protected struct {
-	origin
+	fair.Origin
 	action policyv1beta2.DeletionAction
 	keys   []string
 }
+
+// key is NAMESPACE/NAME of the policy, and NAME of the Constraint.
+func (p *protected) key() string { return word(p.String()) }
 
 // row is "ACTION ORIGIN OTHERS".
 func (p *protected) row(others int) string {
@@ -46,16 +50,19 @@ func catalogKeys(c olm.Catalog) []string {
 	return []string{c.Namespace + "/" + c.Name, "namespace/" + c.Namespace}
 }
 
-// protectedBy returns what a policy protects.
-func protectedBy(p *operatorpolicy.Policy) *protected {
-	keys := append([]string{"namespace/" + p.Namespace}, catalogKeys(p.Catalog)...)
-	if p.TargetNamespace != "" {
+// protectedBy returns what a policy protects: namespaces, and OperatorGroups, only where the operator or the catalog is.
+func (in *Input) protectedBy(p *operatorpolicy.Policy) *protected {
+	keys := []string{"namespace/" + p.Namespace}
+	if in.AsWritten || slices.Contains(in.Catalogs, p.Catalog) {
+		keys = append(keys, catalogKeys(p.Catalog)...)
+	}
+	if in.AsWritten && p.TargetNamespace != "" || slices.ContainsFunc(in.Operators[p.TargetNamespace], p.Governs) {
 		keys = append(keys, p.TargetNamespace)
 	}
 	if component := olm.Component(p.Package, p.TargetNamespace); component != "" {
 		keys = append(keys, component)
 	}
-	return &protected{originOf(p), p.Deletion, words(keys)}
+	return &protected{p.Origin(), p.Deletion, words(keys)}
 }
 
 // protectedByConstraint returns what a Constraint protects: first that which needs no look at what is installed, then
@@ -73,11 +80,11 @@ func (in *Input) protectedByConstraint(d *constraint.Definition) []*protected {
 	for _, c := range d.Deletion.Catalogs {
 		keys = append(keys, catalogKeys(c)...)
 	}
-	parts := []*protected{{origin{name: d.Name}, d.Deletion.Action, words(keys)}}
+	parts := []*protected{{fair.Origin{Name: d.Name}, d.Deletion.Action, words(keys)}}
 	for _, namespace := range slices.Sorted(maps.Keys(in.Operators)) {
 		if !slices.Contains(in.ExcludedNamespaces, namespace) &&
 			slices.ContainsFunc(in.Operators[namespace], d.Deletion.Of) {
-			parts = append(parts, &protected{origin{name: d.Name}, d.Deletion.Action, words([]string{namespace})})
+			parts = append(parts, &protected{fair.Origin{Name: d.Name}, d.Deletion.Action, words([]string{namespace})})
 		}
 	}
 	return parts
@@ -101,7 +108,7 @@ func (in *Input) protections() (rows map[string][]string, left []string) {
 		if p.Deletion != policyv1beta2.DeletionAllow && !slices.Contains(in.ExcludedNamespaces, p.TargetNamespace) &&
 			!seen[p.Source()] {
 			seen[p.Source()] = true // those of every namespace come with each of them
-			parts = append(parts, protectedBy(p))
+			parts = append(parts, in.protectedBy(p))
 		}
 	}
 	for _, c := range in.Constraints {
@@ -109,13 +116,15 @@ func (in *Input) protections() (rows map[string][]string, left []string) {
 			parts = append(parts, in.protectedByConstraint(c)...)
 		}
 	}
-	parts, left = within(parts, maxTable, func(p *protected) int {
-		size := 0
+	claims := make([]fair.Claim[*protected], len(parts))
+	for i, p := range parts {
+		claims[i] = fair.Claim[*protected]{Origin: p.Origin, Row: p}
 		for _, key := range p.keys {
-			size += sizeOf(key, []string{p.row(0)})
+			claims[i].Weight += sizeOf(key, []string{p.row(0)})
 		}
-		return size
-	})
+	}
+	kept, lost := fair.Within(claims, maxTable)
+	parts = fair.Rows(kept)
 	slices.SortFunc(parts, func(a, b *protected) int {
 		// Confirm precedes Deny; the key of a policy has a slash, which the name of a Constraint has not.
 		return cmp.Or(cmp.Compare(b.action, a.action), strings.Count(b.key(), "/")-strings.Count(a.key(), "/"),
@@ -135,5 +144,5 @@ func (in *Input) protections() (rows map[string][]string, left []string) {
 	for key, p := range first {
 		rows[key] = []string{p.row(others[key])}
 	}
-	return rows, sorted(left)
+	return rows, keys(lost)
 }

@@ -33,7 +33,7 @@ func deletionServer(t testing.TB, policies ...*operatorpolicy.Policy) *apiServer
 
 func deletionServerOf(t testing.TB, in backstop.Input) *apiServer {
 	t.Helper()
-	in.Features = everything
+	in.Features, in.AsWritten = everything, in.Operators == nil
 	o := compile(in)
 	if len(o.Unprotected) > 0 {
 		t.Fatalf("nothing protects %q", o.Unprotected)
@@ -110,6 +110,41 @@ var (
 	withOwner = object{"ownerReferences": []any{object{"apiVersion": "v1", "kind": "ConfigMap", "name": "a",
 		"uid": "b"}}}
 )
+
+// TestA1NothingThere: namespaces of an operator and of a catalog are protected while these exist, and no others (threat
+// O78).
+func TestA1NothingThere(t *testing.T) {
+	kept := policy("etcd", "shop", "etcd", deletion(policyv1beta2.DeletionDeny))
+	for _, c := range []struct {
+		name    string
+		in      backstop.Input
+		refused bool
+	}{
+		{name: "control: both are there", refused: true, in: backstop.Input{Operators: map[string][]string{"shop": {"etcd"}},
+			Catalogs: []olm.Catalog{{Namespace: "olm", Name: "hub"}}}},
+		{name: "attack: neither", in: backstop.Input{Operators: map[string][]string{}}},
+		{name: "attack: others", in: backstop.Input{Operators: map[string][]string{"shop": {"grafana"}},
+			Catalogs: []olm.Catalog{{Namespace: "olm", Name: "other"}}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.in.Policies = []*operatorpolicy.Policy{kept}
+			s := deletionServerOf(t, c.in)
+			for what, w := range map[string]write{
+				"the OperatorGroup":            {resource: "operatorgroups", old: groupIn("shop")},
+				"the namespace":                {resource: "namespaces", old: namespaceNamed("shop")},
+				"the namespace of the catalog": {resource: "namespaces", old: namespaceNamed("olm")},
+			} {
+				w.user = "admin"
+				if got := s.judge(t, w); (len(got.refused) > 0) != c.refused {
+					t.Errorf("deleting %s: %v, want it refused: %t", what, got, c.refused)
+				}
+			}
+			if got := s.judge(t, write{resource: "subscriptions", user: "admin", old: subscriptionTo("shop", "etcd", nil)}); len(got.refused) == 0 {
+				t.Error("the Subscription is not protected")
+			}
+		})
+	}
+}
 
 // TestDeletion: what belongs to a governed operator is not deleted, whatever it is and however it is tried, and what
 // belongs to others is.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/opgate/opgate/internal/fair"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
@@ -54,7 +55,7 @@ var checkRules = map[string]verdict.RuleID{
 
 // entry is what one policy adds to the table.
 type entry struct {
-	origin
+	fair.Origin
 	// governs is the namespace that the policy governs something in, pkg the package, or "*".
 	governs, pkg string
 	// rows are "PACKAGE CHECK NAMESPACE/NAME MARK =NAME ~INTERVAL !NAME |TEXT". The package of a policy of every package
@@ -62,6 +63,9 @@ type entry struct {
 	// exception sets the rule aside; the text, for messages, follows if the names are not enough.
 	rows []string
 }
+
+// key is NAMESPACE/NAME of the policy.
+func (e *entry) key() string { return word(e.String()) }
 
 // judges reports whether the policy has to judge each plan.
 func (e *entry) judges() bool { return strings.Split(e.rows[0], " ")[1] != checkNothing }
@@ -83,10 +87,7 @@ type rows struct {
 }
 
 // keptRow is a row of one of Input.Kept, of a namespace.
-type keptRow struct {
-	origin
-	of, row string
-}
+type keptRow struct{ of, row string }
 
 // rows returns what the policies say, as far as the API server evaluates and stores it.
 func (in *Input) rows() *rows {
@@ -146,22 +147,24 @@ func (in *Input) rows() *rows {
 
 // addKept adds what may not be replaced, as far as there is room.
 func (r *rows) addKept(in *Input) {
-	var all []keptRow
+	var all []fair.Claim[keptRow]
 	for namespace, list := range in.Kept {
 		for _, k := range list {
-			if !slices.Contains(in.ExcludedNamespaces, namespace) {
-				all = append(all, keptRow{origin{namespace: k.By.Namespace, name: k.By.Name}, namespace,
-					word(k.CSV) + " " + word(k.Package) + " " + k.By.String()})
+			if slices.Contains(in.ExcludedNamespaces, namespace) {
+				continue
 			}
+			row := word(k.CSV) + " " + word(k.Package) + " " + k.By.String()
+			all = append(all, fair.Claim[keptRow]{Origin: fair.Origin{Namespace: k.By.Namespace, Name: k.By.Name},
+				Row: keptRow{namespace, row}, Weight: sizeOf(namespace, []string{row})})
 		}
 	}
-	slices.SortFunc(all, func(a, b keptRow) int {
-		return cmp.Or(cmp.Compare(a.of, b.of), cmp.Compare(a.row, b.row))
+	slices.SortFunc(all, func(a, b fair.Claim[keptRow]) int {
+		return cmp.Or(cmp.Compare(a.Row.of, b.Row.of), cmp.Compare(a.Row.row, b.Row.row))
 	})
-	kept, left := within(all, maxKept, func(k keptRow) int { return sizeOf(k.of, []string{k.row}) })
-	r.kept, r.left = map[string][]string{}, append(r.left, left...)
+	kept, left := fair.Within(all, maxKept)
+	r.kept, r.left = map[string][]string{}, append(r.left, keys(left)...)
 	for _, k := range kept {
-		r.kept[k.of] = append(r.kept[k.of], k.row)
+		r.kept[k.Row.of] = append(r.kept[k.Row.of], k.Row.row)
 	}
 	for _, rows := range r.kept {
 		slices.Sort(rows)
@@ -170,14 +173,27 @@ func (r *rows) addKept(in *Input) {
 
 // keep returns those of some entries that a limit has room for, and notes the others.
 func keep(r *rows, entries []*entry, limit int, weight func(*entry) int) []*entry {
-	kept, left := within(entries, limit, weight)
-	r.left = append(r.left, left...)
-	return kept
+	claims := make([]fair.Claim[*entry], len(entries))
+	for i, e := range entries {
+		claims[i] = fair.Claim[*entry]{Origin: e.Origin, Row: e, Weight: weight(e)}
+	}
+	kept, left := fair.Within(claims, limit)
+	r.left = append(r.left, keys(left)...)
+	return fair.Rows(kept)
+}
+
+// keys returns what falls out, as rows have it.
+func keys(left []fair.Origin) []string {
+	all := make([]string, len(left))
+	for i, o := range left {
+		all[i] = word(o.String())
+	}
+	return sorted(all)
 }
 
 // entryOf returns the rows of a policy; there is always one.
 func (r *rows) entryOf(p *operatorpolicy.Policy, in *Input) *entry {
-	e := &entry{origin: originOf(p), governs: p.Concerns(), pkg: strings.ReplaceAll(word(p.Package), "*", "?")}
+	e := &entry{Origin: p.Origin(), governs: p.Concerns(), pkg: strings.ReplaceAll(word(p.Package), "*", "?")}
 	if p.AnyPackage {
 		e.pkg = "*"
 	}

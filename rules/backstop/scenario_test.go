@@ -53,6 +53,7 @@ func TestScenarios(t *testing.T) {
 	in.Constraints = cluster.Constraints().Definitions()
 	for ns := range cluster.All() {
 		in.Operators[ns.Name()], in.Kept[ns.Name()] = ns.Operators(), bundle.KeptIn(ns)
+		in.Catalogs = append(in.Catalogs, ns.ProtectedCatalogs()...)
 		in.Policies = append(in.Policies, ns.Policies()...)
 		if accounts := ns.StepAccounts(); len(ns.Policies()) > 0 && len(accounts) > 0 {
 			in.Accounts[ns.Name()] = accounts

@@ -3,7 +3,6 @@ package dependency
 import (
 	"slices"
 
-	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 )
 

@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 )
 

@@ -34,6 +34,15 @@ var (
 // empty, cluster-wide.
 type Right struct{ Verb, Group, Resource, Namespace, Name string }
 
+// Wide returns the right to all objects of the resource, and then the right itself: one answer may hold for many needs.
+func (r Right) Wide() []Right {
+	all := Right{Verb: r.Verb, Group: r.Group, Resource: r.Resource}
+	if all == r {
+		return []Right{r}
+	}
+	return []Right{all, r}
+}
+
 // String returns the right as text, for the user who grants it.
 func (r Right) String() string {
 	what := r.Verb + " " + schema.GroupResource{Group: r.Group, Resource: r.Resource}.String()
@@ -54,21 +63,24 @@ type Need struct {
 	// then.
 	Narrow *schema.GroupKind
 
-	rule          verdict.RuleID
-	field, object string
-	// looksUp is set if the object is one that a template of an OperatorPolicy looks up.
-	looksUp bool
+	Rule verdict.RuleID
+	// Field does something with an object that its author may not do: "makes", "create".
+	Field, Does, Object, May string
 }
 
 // MaxQuestions bounds how many rights of a user are checked for one write: each is a request to the API server, so that
 // a user's writes must not cause many. All are checked at the same time.
 const MaxQuestions = 20
 
+// Authors returns what the author of an OperatorPolicy needs rights to that is a template of a Policy, by its JSON: Opgate
+// writes it, so the rights are ones of the author of the Policy.
+type Authors func(policy *policyv1.Policy, raw []byte) []Need
+
 // Needs returns what the author of a Policy needs rights to: the loop applies templates and reads their dependencies
 // with its own rights, which must not extend those of the author. Unchanged parts were verified
 // for their own author. A disabled Policy needs nothing until it is enabled. Before is the stored Policy if it has a
 // valid mark, else nil.
-func Needs(policy, before *policyv1.Policy, known Verification) []Need {
+func Needs(policy, before *policyv1.Policy, known Verification, authors Authors) []Need {
 	if policy.Spec.Disabled {
 		return nil
 	}
@@ -76,10 +88,10 @@ func Needs(policy, before *policyv1.Policy, known Verification) []Need {
 		before = nil
 	}
 	read := Read(policy)
-	return append(templateNeeds(policy, read, before), dependencyNeeds(read, before, known)...)
+	return append(templateNeeds(policy, read, before, authors), dependencyNeeds(read, before, known)...)
 }
 
-func templateNeeds(policy *policyv1.Policy, read *Policy, before *policyv1.Policy) []Need {
+func templateNeeds(policy *policyv1.Policy, read *Policy, before *policyv1.Policy, authors Authors) []Need {
 	known := map[Ref][]byte{}
 	if before != nil && before.Spec.RemediationAction == policy.Spec.RemediationAction {
 		for _, t := range Read(before).Templates {
@@ -96,10 +108,10 @@ func templateNeeds(policy *policyv1.Policy, read *Policy, before *policyv1.Polic
 		right := createRight(t.Ref)
 		if !asked[right] {
 			asked[right] = true
-			needed = append(needed, Need{Rights: []Right{right}, rule: RulePolicyEscalation,
-				field: fmt.Sprintf("spec.policy-templates[%d]", t.Index), object: t.Ref.String()})
+			needed = append(needed, Need{Rights: []Right{right}, Rule: RulePolicyEscalation,
+				Field: fmt.Sprintf("spec.policy-templates[%d]", t.Index), Does: "makes", Object: t.Ref.String(), May: "create"})
 		}
-		for _, need := range templateLookups(policy, &t) {
+		for _, need := range ofTemplate(policy, &t, authors) {
 			if !asked[need.Rights[0]] {
 				asked[need.Rights[0]] = true
 				needed = append(needed, need)
@@ -139,8 +151,8 @@ func dependencyNeeds(read *Policy, before *policyv1.Policy, verified Verificatio
 				continue
 			}
 			seen[d.Ref] = true
-			needed = append(needed, Need{Rights: getRights(d.Ref), rule: RulePolicyDependencyAccess, field: d.Path,
-				object: d.String()})
+			needed = append(needed, Need{Rights: getRights(d.Ref), Rule: RulePolicyDependencyAccess,
+				Field: d.Path, Does: "waits for", Object: d.String(), May: "get"})
 		}
 	}
 	return needed
@@ -188,24 +200,16 @@ func rightTo(verb string, object Ref) Right {
 	return right
 }
 
-// RefuseLacking refuses a Policy whose author lacks a right. Unknown is set if that could not be determined.
+// RefuseLacking refuses an object whose author lacks a right. Unknown is set if that could not be determined.
 func RefuseLacking(v *verdict.Verdict, need *Need, unknown bool) {
 	right := need.Rights[len(need.Rights)-1]
-	does, may := " makes ", " create"
-	switch {
-	case need.rule == RulePolicyDependencyAccess:
-		does, may = " waits for ", " get"
-	case need.looksUp:
-		does, may = " looks up ", " get"
-	}
-	r := verdict.Reason{Rule: need.rule, Decision: verdict.Deny, Field: need.field, Message: verdict.Sentence(
-		need.field+does+need.object+", which its author may not"+may, need.rule,
+	r := verdict.Reason{Rule: need.Rule, Decision: verdict.Deny, Field: need.Field, Message: verdict.Sentence(
+		need.Field+" "+need.Does+" "+need.Object+", which its author may not "+need.May, need.Rule,
 		"it needs the right to "+right.String())}
 	if unknown {
 		r.Decision = verdict.Hold
-		r.Message = verdict.Sentence("whether its author may"+may+" "+need.object+", as "+need.field+
-			" does, could not be "+
-			"checked", need.rule, "try again")
+		r.Message = verdict.Sentence("whether its author may "+need.May+" "+need.Object+", as "+need.Field+
+			" does, could not be checked", need.Rule, "try again")
 	}
 	v.Refuse(r)
 	*v = v.Sorted()
@@ -275,18 +279,20 @@ func LookupNeed(l lookup.Lookup, rule verdict.RuleID, field string) Need {
 	default:
 		object += " " + l.Namespace + "/" + l.Name
 	}
-	return Need{Rights: []Right{right}, rule: rule, field: field, object: object, looksUp: true}
+	return Need{Rights: []Right{right}, Rule: rule, Field: field, Does: "looks up", Object: object, May: "get"}
 }
 
-// templateLookups returns the needs for the lookups of an OperatorPolicy that a template of a Policy makes: Opgate
-// writes it, so the right is one of the author of the Policy.
-func templateLookups(policy *policyv1.Policy, t *Template) []Need {
+// ofTemplate returns the needs of an OperatorPolicy that a template of a Policy makes.
+func ofTemplate(policy *policyv1.Policy, t *Template, authors Authors) []Need {
 	if t.Ref.Group != policyv1.Group || t.Ref.Kind != verdict.KindOperatorPolicy {
 		return nil
 	}
-	var needs []Need
+	needs, at := authors(policy, policy.Spec.PolicyTemplates[t.Index].ObjectDefinition.Raw), fmt.Sprintf("spec.policy-templates[%d]", t.Index)
 	for _, l := range lookup.Of(policy.Spec.PolicyTemplates[t.Index].ObjectDefinition) {
-		needs = append(needs, LookupNeed(l, RulePolicyEscalation, fmt.Sprintf("spec.policy-templates[%d]", t.Index)))
+		needs = append(needs, LookupNeed(l, RulePolicyEscalation, at))
+	}
+	for i := range needs {
+		needs[i].Rule, needs[i].Field = RulePolicyEscalation, at
 	}
 	return needs
 }

@@ -329,6 +329,8 @@ func (l Exceptions) At(now time.Time) ExceptionState {
 // The condition on exceptions, which does not count for compliance: what an exception lets in does, once that has
 // ended.
 const (
+	// ConditionAuthor is False if the rights of the author that a policy needs were not verified. Absent otherwise.
+	ConditionAuthor = "AuthorVerified"
 	// ConditionExceptions is True if an exception is in force. Absent without exceptions.
 	ConditionExceptions = "ExceptionsInForce"
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/fair"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/verdict"
@@ -143,6 +144,18 @@ func (p *Policy) PackageText() string {
 // Ref returns the policy as the source of a reason.
 func (p *Policy) Ref() verdict.PolicyRef {
 	return verdict.PolicyRef{Kind: verdict.KindOperatorPolicy, Namespace: p.Namespace, Name: p.Name}
+}
+
+// Origin returns the policy as what something is in a table for.
+func (p *Policy) Origin() fair.Origin {
+	o := fair.Origin{Namespace: p.Namespace, Name: p.Name}
+	if p.Object != nil {
+		o.UID = string(p.Object.UID)
+		if !p.Object.CreationTimestamp.IsZero() {
+			o.Created = p.Object.CreationTimestamp.Unix()
+		}
+	}
+	return o
 }
 
 // Record records a finding of a policy in a verdict.

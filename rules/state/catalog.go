@@ -3,6 +3,8 @@ package state
 import (
 	"slices"
 
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/fair"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/grant"
@@ -10,11 +12,11 @@ import (
 )
 
 // AgedPackages returns the packages of a catalog of which policies here hold young versions.
-func (n *Namespace) AgedPackages(of olm.Catalog) []string {
-	var packages []string
+func (n *Namespace) AgedPackages(of olm.Catalog) (packages []fair.Claim[string]) {
 	for _, p := range n.Policies() {
-		if !p.MustNotHave && p.Age.Holds() && slices.Contains(n.catalogsOf(p), of) {
-			packages = append(packages, p.Package)
+		if !p.MustNotHave && p.Age.Holds() && p.Package != "" &&
+			slices.ContainsFunc(n.catalogsOf(p), func(c fair.Claim[olm.Catalog]) bool { return c.Row == of }) {
+			packages = append(packages, fair.Claim[string]{Origin: p.Origin(), Row: p.Package, Weight: 1})
 		}
 	}
 	return packages
@@ -28,8 +30,7 @@ func (n *Namespace) JudgesByCatalogImage() bool {
 }
 
 // RecordedCatalogs returns the catalogs of which policies here hold jumps or young versions.
-func (n *Namespace) RecordedCatalogs() []olm.Catalog {
-	var found []olm.Catalog
+func (n *Namespace) RecordedCatalogs() (found []fair.Claim[olm.Catalog]) {
 	for _, p := range n.Policies() {
 		if !p.MustNotHave && (p.CatalogImages != nil && p.CatalogImages.HoldJump || p.Age.Holds()) {
 			found = append(found, n.catalogsOf(p)...)
@@ -39,16 +40,34 @@ func (n *Namespace) RecordedCatalogs() []olm.Catalog {
 }
 
 // catalogsOf returns the catalogs that a policy is about: the one that it names, else those of the Subscriptions to its
-// package.
-func (n *Namespace) catalogsOf(p *operatorpolicy.Policy) []olm.Catalog {
+// package, which take room of the namespace that they are in: tenants may write them.
+func (n *Namespace) catalogsOf(p *operatorpolicy.Policy) (found []fair.Claim[olm.Catalog]) {
 	if p.Catalog.Name != "" && p.Catalog.Namespace != "" {
-		return []olm.Catalog{p.Catalog} // bundle/catalog refuses the others
+		// bundle/catalog refuses the others
+		return []fair.Claim[olm.Catalog]{{Origin: p.Origin(), Row: p.Catalog, Weight: 1}}
 	}
-	var found []olm.Catalog
 	for _, s := range n.Subscribers(p.Package) {
-		found = append(found, s.Catalog())
+		found = append(found, fair.Claim[olm.Catalog]{Origin: fair.Origin{Namespace: n.Name(), Name: s.Metadata.Name},
+			Row: s.Catalog(), Weight: 1})
 	}
 	return found
+}
+
+// ProtectedCatalogs returns the existing catalogs that policies here protect from deletion.
+func (n *Namespace) ProtectedCatalogs() (found []olm.Catalog) {
+	for _, p := range n.Policies() {
+		if p.Deletion != policyv1beta2.DeletionAllow && n.Facts().Catalogs[p.Catalog] != nil {
+			found = append(found, p.Catalog)
+		}
+	}
+	return found
+}
+
+// Protects reports whether policies here restrict deletions.
+func (n *Namespace) Protects() bool {
+	return slices.ContainsFunc(n.Policies(), func(p *operatorpolicy.Policy) bool {
+		return p.Deletion != policyv1beta2.DeletionAllow
+	})
 }
 
 // NeedsDigest reports whether a policy of a package lists a name with a digest, or an exception does.
@@ -61,7 +80,7 @@ func (n *Namespace) NeedsDigest(pkg, name string) bool {
 }
 
 // ExceptionsOf returns the exceptions of a Constraint that count for a bundle of a package from catalogs, which all have
-// to be in the namespaces that the chart names: whoever creates a CatalogSource elsewhere chooses the names of what it
+// to be in the namespaces that the chart names: a user who creates a CatalogSource elsewhere chooses the names of what it
 // offers. A catalog that is not known is the zero one, or none.
 func (n *Namespace) ExceptionsOf(d *constraint.Definition, pkg string, from ...olm.Catalog) operatorpolicy.Exceptions {
 	named := grant.Set{Catalogs: n.Facts().CatalogNamespaces}

@@ -11,14 +11,15 @@ import (
 	"strings"
 
 	"github.com/opgate/opgate/internal/apijson"
+	"github.com/opgate/opgate/internal/fair"
 	"github.com/opgate/opgate/internal/kept"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
-// MaxRecorded bounds the operators in the record of one namespace. What is recorded stays; further ones are not
-// recorded.
+// MaxRecorded bounds the operators in the record of one namespace. It is shared by the namespaces of the policies that
+// govern them.
 const MaxRecorded = 200
 
 // RecordKey is the key of the record in that ConfigMap.
@@ -47,6 +48,8 @@ type InstallRecord struct {
 	// Since is when the API server created the ConfigMap, as RFC 3339 in UTC: since then something governs the
 	// namespace.
 	Since string `json:"-"`
+	// Left is what has no room in a next record.
+	Left []fair.Origin `json:"-"`
 }
 
 // RecordedOperator is an operator that is installed, or was before its ClusterServiceVersion was deleted.
@@ -187,20 +190,19 @@ func (n *Namespace) NextRecord(unresolved bool) *InstallRecord {
 		return nil
 	}
 	next := &InstallRecord{Namespace: n.name, UID: n.uid}
-	installed := false
+	var claims []fair.Claim[RecordedOperator]
 	for _, pkg := range n.packagesToRecord(unresolved) {
-		for _, o := range n.nextOf(pkg) {
-			if len(next.Operators) < MaxRecorded {
-				next.Operators, installed = append(next.Operators, o), installed || o.CSV != ""
-			}
-		}
+		claims = append(claims, n.claimsOf(pkg)...)
 	}
+	kept, left := fair.Within(claims, MaxRecorded)
+	next.Operators, next.Left = fair.Rows(kept), left
 	if len(next.Operators) == 0 {
 		return nil
 	}
 	slices.SortFunc(next.Operators, func(a, b RecordedOperator) int {
 		return cmp.Or(cmp.Compare(a.Package, b.Package), cmp.Compare(a.CSV, b.CSV))
 	})
+	installed := slices.ContainsFunc(next.Operators, func(o RecordedOperator) bool { return o.CSV != "" })
 	// An account is recorded before anything is installed: with the group and its plan deleted nothing else shows it.
 	switch recorded := n.RecordedGroup(); {
 	case len(n.groups) == 1 && (installed || n.groups[0].Spec.ServiceAccount != ""):
@@ -211,9 +213,35 @@ func (n *Namespace) NextRecord(unresolved bool) *InstallRecord {
 	return next
 }
 
+// claimsOf returns what is to be recorded of a package: the first operator for the policies that govern it, what was
+// recorded before others, and the rest for the namespace itself, in which tenants write.
+func (n *Namespace) claimsOf(pkg string) (claims []fair.Claim[RecordedOperator]) {
+	isNew := func(o RecordedOperator) int64 {
+		if slices.ContainsFunc(n.record.All(), func(b RecordedOperator) bool { return b.Package == pkg && b.CSV == o.CSV }) {
+			return 0
+		}
+		return 1
+	}
+	operators := n.nextOf(pkg)
+	slices.SortStableFunc(operators, func(a, b RecordedOperator) int { return cmp.Compare(isNew(a), isNew(b)) })
+	for i, o := range operators {
+		claim := fair.Claim[RecordedOperator]{Origin: fair.Origin{Namespace: n.name, Name: pkg, Created: isNew(o)}, Row: o,
+			Weight: 1}
+		governing := n.Governing(pkg)
+		if i > 0 || len(governing) == 0 {
+			claims = append(claims, claim)
+			continue
+		}
+		for _, p := range governing {
+			claim.Origin = p.Origin()
+			claims = append(claims, claim)
+		}
+	}
+	return claims
+}
+
 // packagesToRecord returns the packages to record: those that are recorded and still governed, those of policies, and,
-// where a Constraint applies, all that are installed. In this order a flood of the last kind displaces none of the
-// others.
+// where a Constraint applies, all that are installed.
 func (n *Namespace) packagesToRecord(unresolved bool) []string {
 	var packages []string
 	seen := map[string]bool{"": true}

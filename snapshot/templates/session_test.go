@@ -340,7 +340,7 @@ func TestI1LookupsHaveTheirOwnAccount(t *testing.T) {
 			defer running.Wait()
 			defer cancel()
 			op := policy(versions(`{{ fromConfigMap "a" "cm" "v" }}`))
-			op.Annotations = map[string]string{metakey.Verified: rules.SignLookups(key, op)}
+			op.Annotations = map[string]string{metakey.Verified: rules.SignAuthor(key, op)}
 			resolver.Policy(op)
 			if c := <-published; len(c.Problems) > 0 || c.Policy.Spec.Versions[0] != "etcd.v1" {
 				t.Errorf("resolved to %q, problems %q", c.Policy.Spec.Versions, c.Problems)
@@ -364,7 +364,7 @@ func TestI1LookupsHaveTheirOwnAccount(t *testing.T) {
 func TestI1LookupsNeedAVerifiedAuthor(t *testing.T) {
 	key := []byte("key of marks")
 	const unverified, notFound = rules.UnverifiedLookupText, "it looks up what Opgate did not find in its text"
-	signed := func(op *policyv1beta2.OperatorPolicy) string { return rules.SignLookups(key, op) }
+	signed := func(op *policyv1beta2.OperatorPolicy) string { return rules.SignAuthor(key, op) }
 	for _, tc := range []struct {
 		name, entry string
 		mark        func(*policyv1beta2.OperatorPolicy) string
@@ -384,16 +384,16 @@ func TestI1LookupsNeedAVerifiedAuthor(t *testing.T) {
 			problem: unverified},
 		{name: "attack: the mark of another spec", entry: `{{ fromConfigMap "a" "cm" "v" }}`, problem: unverified,
 			mark: func(*policyv1beta2.OperatorPolicy) string {
-				return rules.SignLookups(key, policy(versions(`{{ fromConfigMap "a" "other" "v" }}`)))
+				return rules.SignAuthor(key, policy(versions(`{{ fromConfigMap "a" "other" "v" }}`)))
 			}},
 		{name: "attack: the mark of another policy", entry: `{{ fromConfigMap "a" "cm" "v" }}`, problem: unverified,
 			mark: func(op *policyv1beta2.OperatorPolicy) string {
 				other := op.DeepCopy()
 				other.Name = "other"
-				return rules.SignLookups(key, other)
+				return rules.SignAuthor(key, other)
 			}},
 		{name: "attack: the mark of another key", entry: `{{ fromConfigMap "a" "cm" "v" }}`, problem: unverified,
-			mark: func(op *policyv1beta2.OperatorPolicy) string { return rules.SignLookups([]byte("guess"), op) }},
+			mark: func(op *policyv1beta2.OperatorPolicy) string { return rules.SignAuthor([]byte("guess"), op) }},
 		{name: "attack: a lookup that was not found in the text", entry: `{{ fromConfigMap "a" "cm" "v" }}`,
 			mark: signed, problem: notFound,
 			lookups: []lookup.Lookup{{Kind: "ConfigMap", Namespace: "a", Name: "other"}, {Kind: "Node"}}},

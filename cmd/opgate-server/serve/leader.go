@@ -93,13 +93,13 @@ func (l *leader) withLoop(known *packages.Cache, streams *stream.Client) {
 	if !o.externalDefinition() { // else the owner of the definition acts on policies
 		loop, err := operatorpolicy.New(operatorpolicy.Options{Store: l.store, Packages: known, Metrics: l.policies,
 			Writes: l.writes, Events: l.events, Escaped: l.records.ByPolicy, Identity: l.identity,
-			Ungoverned: rules.UngovernedMode(o.Ungoverned), Grants: l.grants, HistoryLength: o.StatusHistoryLength,
+			Ungoverned: rules.UngovernedMode(o.Ungoverned), Grants: l.grants, Key: l.key.Key, HistoryLength: o.StatusHistoryLength,
 			Log: l.log.WithName("loop"), Now: l.now})
 		enqueue = loop.Enqueue
 		l.with(loop, err)
 	}
 	l.with(installed.New(installed.Options{Store: l.store, Namespace: o.Namespace, Writes: l.writes,
-		Log: l.log.WithName("installed")}))
+		Events: l.events, Log: l.log.WithName("installed")}))
 	constraints, err := constraint.New(constraint.Options{Store: l.store, Metrics: l.constraints, Writes: l.writes,
 		Escaped: l.records.ByConstraint, ExceptionEnd: l.policies.ExceptionEnd, Events: l.events, Grants: l.grants,
 		Log: l.log.WithName("constraints"), Now: l.now})
@@ -112,7 +112,7 @@ func (l *leader) withLoop(known *packages.Cache, streams *stream.Client) {
 			constraints.Everything()
 		}}))
 	l.with(catalogs.New(catalogs.Options{Store: l.store, Client: streams, Namespace: o.Namespace, Writes: l.writes,
-		Log: l.log.WithName("catalogs"), Now: l.now}))
+		Events: l.events, Log: l.log.WithName("catalogs"), Now: l.now}))
 	if o.Reports {
 		l.with(report.New(report.Options{Store: l.store, Writes: l.writes, Log: l.log.WithName("reports"), Now: l.now}))
 	}

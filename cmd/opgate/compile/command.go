@@ -167,7 +167,7 @@ func (o *options) run(now time.Time, stdin io.Reader, stdout, stderr io.Writer) 
 			}
 		}
 		objects = backstop.Compile(backstop.Input{
-			Policies: policies, Constraints: cluster.Constraints().Definitions(), Operators: operators,
+			Policies: policies, Constraints: cluster.Constraints().Definitions(), Operators: operators, AsWritten: true,
 			Kept: kept, OLM: []string{o.olmIdentity}, Opgate: o.identity, Namespace: o.static.namespace,
 			ApprovalMode:       rules.ApprovalMode(o.approvalMode),
 			ExcludedNamespaces: o.excludedNamespaces, Audit: o.audit, Now: now,

@@ -1,9 +1,18 @@
 package compliance
 
-import "github.com/opgate/opgate/rules/operatorpolicy"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// excepted adds the condition on exceptions, an addition of Opgate, and the delay until the time alone changes it.
+	"github.com/opgate/opgate/rules/operatorpolicy"
+)
+
+// excepted adds the conditions on the author and on exceptions, additions of Opgate, and the delay until the time alone
+// changes the latter.
 func (e *evaluation) excepted(out Outcome) Outcome {
+	if e.Unverified != "" {
+		out.Conditions = append(out.Conditions, condition(operatorpolicy.ConditionAuthor, metav1.ConditionFalse, "StoredBefore",
+			e.Unverified))
+	}
 	state := e.Rules.Exceptions().At(e.Now)
 	inForce, reason, clauses := state.Condition()
 	if len(clauses) == 0 {

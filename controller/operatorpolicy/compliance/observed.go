@@ -30,6 +30,8 @@ type Input struct {
 
 	// Grants are the rights that the installation withholds.
 	Grants grant.Set
+	// Unverified is a sentence on the rights of the policy's author; empty if they were verified.
+	Unverified string
 	// NamespaceExists reports whether the namespace of the operator exists.
 	NamespaceExists bool
 	// Namespace is the snapshot that admission judges by; its plans are the ones evaluated here.

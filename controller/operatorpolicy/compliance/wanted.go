@@ -8,7 +8,6 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 )

@@ -47,9 +47,13 @@ func canonical(value any) ([]byte, error) {
 	return json.Marshal(decoded)
 }
 
-// SignLookups returns the mark of an OperatorPolicy whose author has the right to get what its templates look up, "" if
-// it cannot be marked.
-func SignLookups(key []byte, op *policyv1beta2.OperatorPolicy) string {
+// SignAuthor returns the mark of an OperatorPolicy whose author has the rights that it needs, "" if it cannot be marked.
+func SignAuthor(key []byte, op *policyv1beta2.OperatorPolicy) string {
+	return signAuthor(key, op, AuthorNeeds(op))
+}
+
+// signAuthor signs what the templates look up, and the needs.
+func signAuthor(key []byte, op *policyv1beta2.OperatorPolicy, needs []dependency.Need) string {
 	text, err := canonical(operatorpolicy.Templates(&op.Spec))
 	if err != nil || len(key) == 0 || op.Name == "" {
 		return ""
@@ -57,13 +61,25 @@ func SignLookups(key []byte, op *policyv1beta2.OperatorPolicy) string {
 	mac := hmac.New(sha256.New, key)
 	fmt.Fprintf(mac, "%s lookups v1\n%q %q\n%x", metakey.Verified, op.Namespace, op.Name,
 		sha256.Sum256(text))
+	for _, need := range needs {
+		fmt.Fprintf(mac, "\n%q %q", need.Field, need.Rights)
+	}
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// LookupsVerified reports whether an OperatorPolicy has the mark that SignLookups returns.
+// AuthorVerified reports whether an OperatorPolicy has the mark that SignAuthor returns.
+func AuthorVerified(key []byte, op *policyv1beta2.OperatorPolicy) bool {
+	return signed(op, SignAuthor(key, op))
+}
+
+// LookupsVerified reports whether the right to what an OperatorPolicy looks up was verified: its mark may be of a time
+// before its author needed other rights.
 func LookupsVerified(key []byte, op *policyv1beta2.OperatorPolicy) bool {
-	want := SignLookups(key, op)
-	return want != "" && hmac.Equal([]byte(want), []byte(op.Annotations[metakey.Verified]))
+	return AuthorVerified(key, op) || signed(op, signAuthor(key, op, nil))
+}
+
+func signed(op *policyv1beta2.OperatorPolicy, mark string) bool {
+	return mark != "" && hmac.Equal([]byte(mark), []byte(op.Annotations[metakey.Verified]))
 }
 
 // LookupNeeds returns what the author of an OperatorPolicy needs rights to: what templates find is shown in the status

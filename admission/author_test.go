@@ -3,6 +3,7 @@ package admission
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -40,7 +41,7 @@ func lookupMark(t *testing.T, u *unstructured.Unstructured) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return rules.SignLookups(testKey, op)
+	return rules.SignAuthor(testKey, op)
 }
 
 func withMark(u *unstructured.Unstructured, mark string) *unstructured.Unstructured {
@@ -202,5 +203,156 @@ func TestI1AuthorsOfPolicies(t *testing.T) {
 				t.Errorf("allowed is %v: %s", got.allowed, got.message)
 			}
 		})
+	}
+}
+
+// elsewhere is an OperatorPolicy of namespace shop about another one, or with a catalog in another one.
+func elsewhere(t *testing.T, action string, fields map[string]any) *unstructured.Unstructured {
+	t.Helper()
+	u := lookingUp(t)
+	spec := u.Object["spec"].(map[string]any)
+	spec["remediationAction"], spec["subscription"] = action, map[string]any{"name": "etcd", "namespace": "payments"}
+	for field, value := range fields {
+		spec[field] = value
+	}
+	return u
+}
+
+// authorRow is a row of the table of fields and rights.
+type authorRow struct {
+	object, weaker *unstructured.Unstructured
+	rights         []string
+	// unmarked is set if no mark stands for the right.
+	unmarked bool
+}
+
+func authorRows(t *testing.T) map[string]authorRow {
+	t.Helper()
+	fromHub := map[string]any{"name": "etcd", "namespace": "shop", "source": "hub", "sourceNamespace": "olm"}
+	except := []any{map[string]any{"versions": []any{"etcd.v2"}, "rules": []any{"bundle/version"}, "reason": "a ticket",
+		"expires": "2126-01-01T00:00:00Z"}}
+	return map[string]authorRow{
+		"`spec.deletion`: `Confirm`, and again for `Deny`": {
+			object: elsewhere(t, "enforce", map[string]any{"deletion": "Deny"}),
+			weaker: elsewhere(t, "enforce", map[string]any{"deletion": "Confirm"}),
+			rights: []string{"delete namespaces./payments/payments", "delete operatorgroups.operators.coreos.com/payments"}},
+		"`spec.deletion` with `spec.subscription.source` and `sourceNamespace`": {
+			object: elsewhere(t, "enforce", map[string]any{"deletion": "Confirm", "subscription": fromHub}),
+			weaker: elsewhere(t, "enforce", map[string]any{"subscription": fromHub}),
+			rights: []string{"delete namespaces./olm/olm", "delete catalogsources.operators.coreos.com/olm/hub"}},
+		"`spec.remediationAction: inform`": {object: elsewhere(t, "inform", nil), weaker: elsewhere(t, "enforce", nil),
+			rights: []string{"get subscriptions.operators.coreos.com/payments"}},
+		"a template": {object: lookingUp(t, `{{ fromConfigMap "pins" "etcd" "v" }}`), weaker: lookingUp(t),
+			rights: []string{"get configmaps./pins/etcd"}},
+		"`spec.exceptions`, added, prolonged or widened": {unmarked: true,
+			object: elsewhere(t, "enforce", map[string]any{"exceptions": except}), weaker: elsewhere(t, "enforce", nil),
+			rights: []string{"override operatorpolicies.policy.open-cluster-management.io/shop/etcd"}},
+	}
+}
+
+// changed returns a copy with a field of its metadata or its spec.
+func changed(u *unstructured.Unstructured, part, field string, value any) *unstructured.Unstructured {
+	u = u.DeepCopy()
+	u.Object[part].(map[string]any)[field] = value
+	return u
+}
+
+// TestA1A2AuthorRights goes through the table of fields and rights in docs/rules.md: a user without the right is refused,
+// and no other; what is stored needs it again only once it grows, or if it was never verified (threats O47, O67, O78,
+// O79).
+func TestA1A2AuthorRights(t *testing.T) {
+	text, err := os.ReadFile("../docs/rules.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "| Field of an OperatorPolicy | Right that its author needs | Rule |\n|---|---|---|\n")
+	section, _, _ = strings.Cut(section, "\n\n")
+	lines, rows := strings.Split(section, "\n"), authorRows(t)
+	if len(lines) != len(rows) {
+		t.Errorf("the table has %d rows, and this test %d", len(lines), len(rows))
+	}
+	for _, line := range lines {
+		cells := strings.Split(line, " | ")
+		name, rule := strings.TrimPrefix(cells[0], "| "), "operatorpolicy/author-right"
+		row, ok := rows[name]
+		if !ok {
+			t.Fatalf("no test of %s", name)
+		}
+		if _, link, is := strings.Cut(cells[2], "["); is {
+			rule, _, _ = strings.Cut(link, "]")
+		}
+		mark := lookupMark(t, row.object)
+		verified := withMark(row.object, mark)
+		for title, c := range map[string]struct {
+			old, object *unstructured.Unstructured
+			// without is the index of a right that the user has not; -1 if they have all.
+			without int
+			none    bool
+			refused bool
+		}{
+			"the author may":               {object: row.object, without: -1},
+			"attack: the author may not":   {object: row.object, none: true, refused: true},
+			"attack: one right is missing": {object: row.object, refused: true},
+			"attack: what is stored grows": {old: row.weaker, object: row.object, none: true, refused: true},
+			"what is stored is labelled": {old: row.object, none: true,
+				object: changed(row.object, "metadata", "labels", map[string]any{"a": "b"})},
+			"attack: what was never verified is edited": {old: row.object, none: true,
+				object: changed(row.object, "spec", "severity", "low"), refused: rule == "operatorpolicy/author-right"},
+			"what is verified is edited":      {old: verified, none: true, object: changed(verified, "spec", "severity", "low")},
+			"what is verified is made weaker": {old: verified, none: true, object: withMark(row.weaker, mark)},
+		} {
+			t.Run(name+"/"+title, func(t *testing.T) {
+				authorizer := &rights{allowed: map[string]bool{}}
+				for i, right := range row.rights {
+					authorizer.allowed[right] = !c.none && i != c.without
+				}
+				got := send(t, newGate(t, storeOf(t), authorizer), "tenant", false, c.old, c.object)
+				verb, _, _ := strings.Cut(row.rights[0], " ")
+				if want := "(" + rule + "): it needs the right to " + verb; got.allowed == c.refused ||
+					c.refused && !strings.Contains(got.message, want) {
+					t.Errorf("allowed is %v: %s", got.allowed, got.message)
+				}
+				op, _, err := rules.DecodeOperatorPolicy(got.object)
+				if err == nil && title == "the author may" && !row.unmarked && !rules.AuthorVerified(testKey, op) {
+					t.Error("it is not marked")
+				}
+			})
+		}
+	}
+}
+
+// TestA1A2AuthorsOfPolicies asks the author of a Policy for the rights that an OperatorPolicy in it needs (threats O78,
+// O79).
+func TestA1A2AuthorsOfPolicies(t *testing.T) {
+	template := func(spec string) []string {
+		return []string{"- objectDefinition: {apiVersion: policy.open-cluster-management.io/v1beta2, kind: OperatorPolicy, metadata: {name: etcd}, " +
+			"spec: {complianceType: musthave, upgradeApproval: None, subscription: {name: etcd, namespace: payments}, " + spec + "}}"}
+	}
+	for spec, right := range map[string]string{
+		"remediationAction: enforce":                 "",
+		"remediationAction: inform":                  "get subscriptions.operators.coreos.com in namespace payments",
+		"remediationAction: enforce, deletion: Deny": "delete namespaces payments in namespace payments",
+	} {
+		authorizer := &rights{allowed: map[string]bool{makesPolicies: true}}
+		got := send(t, newGate(t, storeOf(t), authorizer), "tenant", false, nil, policy(t, template(spec)))
+		if got.allowed != (right == "") || !strings.Contains(got.message, right) {
+			t.Errorf("%s: allowed is %v: %s", spec, got.allowed, got.message)
+		}
+	}
+}
+
+// TestA2Preview: a write tells nothing of another namespace to a user who may not get Subscriptions there, whatever the
+// policy does (threat O79).
+func TestA2Preview(t *testing.T) {
+	secret := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
+		"metadata": map[string]any{"name": "etcd", "namespace": "payments"},
+		"spec":     map[string]any{"name": "etcd", "channel": "gold", "source": "hub", "sourceNamespace": "olm"},
+		"status":   map[string]any{"installedCSV": "etcd.v7.1.3"}}}
+	for _, may := range []bool{true, false} {
+		authorizer := &rights{allowed: map[string]bool{"get subscriptions.operators.coreos.com/payments": may}}
+		got := send(t, newGate(t, storeOf(t, secret), authorizer), "tenant", false, nil, elsewhere(t, "enforce", nil))
+		if told := strings.Contains(strings.Join(got.warnings, "\n"), "etcd.v7.1.3"); !got.allowed || told != may {
+			t.Errorf("a user who may read there: %t; allowed is %t, warnings %q", may, got.allowed, got.warnings)
+		}
 	}
 }

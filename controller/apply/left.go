@@ -1,0 +1,72 @@
+package apply
+
+import (
+	"slices"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/opgate/opgate/internal/events"
+	"github.com/opgate/opgate/internal/fair"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/verdict"
+)
+
+// maxLeft bounds the events on one change, and the names in the log.
+const maxLeft = 20
+
+// Left reports what the tables of a controller with one worker have no room for, in the metric, on the policies and in
+// the log.
+type Left struct {
+	Metrics *Metrics
+	Events  *events.Recorder
+	Log     logr.Logger
+
+	// parts are those of tables that have something left.
+	parts map[tablePart][]fair.Origin
+}
+
+type tablePart struct{ table, part string }
+
+// Set replaces what a part of a table has no room for. A part has a limit of its own.
+func (l *Left) Set(table, part string, left []fair.Origin) {
+	key, number := tablePart{table, part}, len(left)
+	if slices.Equal(l.parts[key], left) {
+		return
+	}
+	if l.parts == nil {
+		l.parts = map[tablePart][]fair.Origin{}
+	}
+	if l.parts[key] = left; number == 0 {
+		delete(l.parts, key)
+	}
+	for other, more := range l.parts {
+		if other.table == table && other != key {
+			number += len(more)
+		}
+	}
+	l.Metrics.Left(table, number)
+	var names []string
+	for i, o := range left {
+		names = append(names, o.String())
+		if o.UID == "" || i >= maxLeft {
+			continue
+		}
+		regarding := verdict.PolicyRef{Kind: verdict.KindOperatorPolicy, Namespace: o.Namespace, Name: o.Name}.Reference()
+		regarding.UID = types.UID(o.UID)
+		l.Events.Record(events.Event{Regarding: *regarding, Reason: events.TableFull, Action: events.Update, Warning: true,
+			Note: "the table of " + table + " has no room for all that this policy needs, and what depends on it is held: " +
+				"have fewer or shorter policies in namespace " + text.Name(o.Namespace)})
+	}
+	if len(names) > 0 {
+		l.Log.Info("table full, what depends on the rest is held", "table", table, "part", part,
+			"left", text.Names(names, maxLeft))
+	}
+}
+
+// Stopped removes what the replica that leads now exports.
+func (l *Left) Stopped() {
+	for key := range l.parts {
+		l.Metrics.Stopped(key.table)
+	}
+}

@@ -1,0 +1,156 @@
+package rules
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/metakey"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/verdict"
+)
+
+// authorFields are the fields by which an OperatorPolicy has an effect outside of its own namespace that its author must
+// have the right to, beside its templates and its exceptions. docs/rules.md has the table.
+var authorFields = []func(*policyv1beta2.OperatorPolicy) []dependency.Need{deletionNeeds, reportNeeds}
+
+// AuthorNeeds returns what the author of an OperatorPolicy needs rights to, without what its templates look up.
+func AuthorNeeds(op *policyv1beta2.OperatorPolicy) (needs []dependency.Need) {
+	for _, of := range authorFields {
+		needs = append(needs, of(op)...)
+	}
+	return needs
+}
+
+// elsewhere returns a name of a namespace as a right has it, "" for any where that is not written in plain text; own is
+// set if it is the one of the policy.
+func elsewhere(op *policyv1beta2.OperatorPolicy, name string) (namespace string, own bool) {
+	if name == "" || strings.Contains(name, "{{") {
+		return "", false
+	}
+	return name, name == op.Namespace
+}
+
+// deletionNeeds returns the rights to delete what spec.deletion protects in other namespaces. Deny needs them beside
+// those of Confirm, so that a stricter action needs them again.
+func deletionNeeds(op *policyv1beta2.OperatorPolicy) (needs []dependency.Need) {
+	add := func(group, resource, kind, namespace, name string) {
+		object := kind + " " + text.Name(name)
+		if name == "" {
+			object = "any " + kind
+		}
+		if namespace != "" && kind != "Namespace" {
+			object += " in namespace " + text.Name(namespace)
+		}
+		right := dependency.Right{Verb: "delete", Group: group, Resource: resource, Namespace: namespace, Name: name}
+		needs = append(needs, dependency.Need{Rights: right.Wide(), Rule: RuleOperatorPolicyAuthorRight,
+			Field: "spec.deletion", Does: "keeps from deletion", Object: object, May: "delete"})
+	}
+	action, sub := op.Spec.EffectiveDeletion(), &op.Spec.Subscription
+	if action == policyv1beta2.DeletionAllow {
+		return nil
+	}
+	if target, own := elsewhere(op, sub.Namespace); !own {
+		add("", "namespaces", "Namespace", target, target)
+		add(olm.Group, "operatorgroups", "OperatorGroup", target, "")
+	}
+	if source, own := elsewhere(op, sub.SourceNamespace); !own && sub.Source != "" && sub.SourceNamespace != "" {
+		name, _ := elsewhere(op, sub.Source)
+		add("", "namespaces", "Namespace", source, source)
+		add(olm.Group, "catalogsources", "CatalogSource", source, name)
+	}
+	if action == policyv1beta2.DeletionDeny {
+		for _, need := range slices.Clone(needs) {
+			need.Field = "spec.deletion Deny"
+			needs = append(needs, need)
+		}
+	}
+	return needs
+}
+
+// reportNeeds returns the right to what a policy that informs reports on another namespace: an enforced one acts there.
+func reportNeeds(op *policyv1beta2.OperatorPolicy) []dependency.Need {
+	if op.Spec.IsEnforced() {
+		return nil
+	}
+	return previewNeeds(op)
+}
+
+// previewNeeds returns the right to what warnings tell of another namespace.
+func previewNeeds(op *policyv1beta2.OperatorPolicy) []dependency.Need {
+	target, own := elsewhere(op, op.Spec.Subscription.Namespace)
+	if own || op.Spec.Subscription.Name == "" {
+		return nil
+	}
+	object := "Subscriptions"
+	if target != "" {
+		object += " in namespace " + text.Name(target)
+	}
+	right := dependency.Right{Verb: "get", Group: olm.Group, Resource: "subscriptions", Namespace: target}
+	return []dependency.Need{{Rights: right.Wide(), Rule: RuleOperatorPolicyAuthorRight, Field: "spec.remediationAction inform", Does: "reports on",
+		Object: object, May: "get"}}
+}
+
+// Preview returns the right without which a write is not told of another namespace.
+func Preview(op *policyv1beta2.OperatorPolicy) []dependency.Need {
+	needs := previewNeeds(op)
+	for i := range needs {
+		needs[i].Narrow = &schema.GroupKind{Group: olm.Group, Kind: "Subscription"}
+	}
+	return needs
+}
+
+// NewNeeds returns what the author of a write needs rights to, and whether all that the policy needs is verified then.
+// What does not change was verified for its own author, if verified is set for the stored policy, old. Without that,
+// a policy keeps what it has until its spec changes, or somebody writes its mark.
+func NewNeeds(op, old *policyv1beta2.OperatorPolicy, verified bool) (needs []dependency.Need, all bool) {
+	touched := old == nil || old.Annotations[metakey.Verified] != op.Annotations[metakey.Verified]
+	edited := old == nil || !reflect.DeepEqual(old.Spec, op.Spec)
+	if touched || !SameTemplates(old, op) {
+		needs = LookupNeeds(Lookups(op))
+	}
+	if edited || touched {
+		needs = append(needs, AuthorNeeds(op)...)
+	}
+	if verified && !touched {
+		stored := AuthorNeeds(old)
+		needs = slices.DeleteFunc(needs, func(n dependency.Need) bool {
+			return slices.ContainsFunc(stored, func(o dependency.Need) bool { return reflect.DeepEqual(o, n) })
+		})
+	}
+	asked := map[dependency.Right]bool{}
+	needs = slices.DeleteFunc(needs, func(n dependency.Need) bool {
+		right := n.Rights[len(n.Rights)-1]
+		again := asked[right]
+		asked[right] = true
+		return again
+	})
+	return needs, verified || edited || touched
+}
+
+// ExceptionNeeds returns the right that exceptions of a policy or a Constraint need, of which a write widens some.
+func ExceptionNeeds(id verdict.RuleID, of verdict.PolicyRef, right dependency.Right, widened []string) []dependency.Need {
+	if len(widened) == 0 {
+		return nil
+	}
+	return []dependency.Need{{Rights: []dependency.Right{right}, Rule: id, Field: widened[0], Does: "sets aside what",
+		Object: of.String() + " refuses", May: "override"}}
+}
+
+// UnverifiedAuthor returns a sentence on a policy whose author was not asked for the rights that it needs; "" for
+// another one, and where nothing can be verified since there is no key.
+func UnverifiedAuthor(key []byte, op *policyv1beta2.OperatorPolicy) string {
+	needs := AuthorNeeds(op)
+	if len(key) == 0 || len(needs) == 0 || AuthorVerified(key, op) {
+		return ""
+	}
+	return verdict.Sentence("the policy was written before the rights of its author were asked for, or while opgate did not answer, and "+
+		needs[0].Field+" stays in force until its spec changes", RuleOperatorPolicyAuthorRight,
+		"a user with the right to "+needs[0].Rights[len(needs[0].Rights)-1].String()+" has to write it again, with annotation "+
+			metakey.Verified+" changed")
+}

@@ -1,0 +1,39 @@
+package rules
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/opgate/opgate/internal/metakey"
+	"github.com/opgate/opgate/rules/dependency"
+)
+
+// TestA1A2StoredBefore: a policy whose author was never asked keeps what it has, and a condition says so until a user with
+// the rights has written it again (threats O78, O79).
+func TestA1A2StoredBefore(t *testing.T) {
+	key := []byte("a key of 32 bytes, for tests only")
+	for name, c := range map[string]struct {
+		edit func(*spec)
+		want string
+	}{
+		"a policy that acts":                {edit: func(*spec) {}},
+		"one that informs":                  {func(s *spec) { s.RemediationAction = "inform" }, "get subscriptions.operators.coreos.com in namespace shop"},
+		"one that keeps from deletion":      {func(s *spec) { s.Deletion = "Deny" }, "delete namespaces shop in namespace shop"},
+		"one that keeps an unknown place":   {func(s *spec) { s.Deletion, s.Subscription.Namespace = "Deny", "{{ x }}" }, "delete namespaces in the whole cluster"},
+		"one that informs on its own place": {func(s *spec) { s.RemediationAction, s.Subscription.Namespace = "inform", "policies" }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			op := operatorPolicy("etcd", c.edit)
+			if got := UnverifiedAuthor(key, op); (got != "") != (c.want != "") || !strings.Contains(got, c.want) {
+				t.Errorf("the condition says %q, want %q", got, c.want)
+			}
+			if got := UnverifiedAuthor(nil, op); got != "" {
+				t.Errorf("without a key it says %q", got)
+			}
+			op.Annotations = map[string]string{metakey.Verified: SignAuthor(key, op)}
+			if got := UnverifiedAuthor(key, op); got != "" {
+				t.Errorf("once it is marked it says %q", got)
+			}
+		})
+	}
+}
