@@ -38,7 +38,7 @@ func (g *Gate) markAuthor(ctx context.Context, req *request[json.RawMessage, jso
 		return nil
 	}
 	verified := old != nil && rules.AuthorVerified(key, old)
-	needs, all := rules.NewNeeds(op, old, verified)
+	needs, all := rules.NewNeeds(key, op, old)
 	switch {
 	case !all:
 		return nil // a controller that touches all objects does not answer for what others have written
@@ -76,7 +76,7 @@ func (p *decodedPolicies) drop(req *request[json.RawMessage, json.RawMessage]) {
 }
 
 // needsOfPolicy returns what the author of a write of an OperatorPolicy needs rights to, of which some exceptions are
-// widened, and what they need to be told of another namespace by warnings. Exceptions need a right also of Opgate, which has it not.
+// widened, and what they need to see another namespace in warnings. Exceptions need a right also of Opgate, which has it not.
 func (g *Gate) needsOfPolicy(req *request[json.RawMessage, json.RawMessage], p *decodedPolicies, widened []string,
 	v *verdict.Verdict) (needs []dependency.Need) {
 	op, old := p.policy, p.old
@@ -85,7 +85,7 @@ func (g *Gate) needsOfPolicy(req *request[json.RawMessage, json.RawMessage], p *
 	if op.DeletionTimestamp != nil || req.authenticated && g.byOpgate(&req.User) {
 		return needs
 	}
-	more, _ := rules.NewNeeds(op, old, old != nil && rules.AuthorVerified(g.Key(), old))
+	more, _ := rules.NewNeeds(g.Key(), op, old)
 	if lookups := len(rules.Lookups(op)); lookups > rules.MaxLookups && len(more) >= lookups {
 		rules.RefuseTooManyLookups(v, lookups)
 	}

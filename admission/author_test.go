@@ -222,7 +222,7 @@ func elsewhere(t *testing.T, action string, fields map[string]any) *unstructured
 type authorRow struct {
 	object, weaker *unstructured.Unstructured
 	rights         []string
-	// unmarked is set if no mark stands for the right.
+	// unmarked is set if the right has no mark.
 	unmarked bool
 }
 
@@ -351,7 +351,7 @@ func TestA2Preview(t *testing.T) {
 	for _, may := range []bool{true, false} {
 		authorizer := &rights{allowed: map[string]bool{"get subscriptions.operators.coreos.com/payments": may}}
 		got := send(t, newGate(t, storeOf(t, secret), authorizer), "tenant", false, nil, elsewhere(t, "enforce", nil))
-		if told := strings.Contains(strings.Join(got.warnings, "\n"), "etcd.v7.1.3"); !got.allowed || told != may {
+		if shown := strings.Contains(strings.Join(got.warnings, "\n"), "etcd.v7.1.3"); !got.allowed || shown != may {
 			t.Errorf("a user who may read there: %t; allowed is %t, warnings %q", may, got.allowed, got.warnings)
 		}
 	}

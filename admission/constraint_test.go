@@ -47,7 +47,7 @@ func TestDeletionUnbacked(t *testing.T) {
 	for _, text := range []string{`{"apiVersion":"operators.coreos.com/v1","kind":"Constraint","metadata":{"name":"keep"},
 		"spec":{"deletion":{"action":"Deny"}}}`,
 		`{"apiVersion":"policy.open-cluster-management.io/v1beta2","kind":"OperatorPolicy",
-		"metadata":{"name":"etcd","namespace":"policies"},"spec":{"remediationAction":"enforce","complianceType":"musthave",
+		"metadata":{"name":"etcd","namespace":"shop"},"spec":{"remediationAction":"enforce","complianceType":"musthave",
 		"upgradeApproval":"Automatic","deletion":"Deny","subscription":{"name":"etcd","namespace":"shop"}}}`} {
 		u := &unstructured.Unstructured{}
 		if err := json.Unmarshal([]byte(text), &u.Object); err != nil {

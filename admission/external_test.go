@@ -19,7 +19,7 @@ func TestFieldsOfAnnotation(t *testing.T) {
 			spec[field] = value
 		}
 		object := map[string]any{"apiVersion": "policy.open-cluster-management.io/v1beta1", "kind": "OperatorPolicy",
-			"metadata": map[string]any{"name": "etcd", "namespace": "policies",
+			"metadata": map[string]any{"name": "etcd", "namespace": "elsewhere",
 				"annotations": map[string]any{"opgate.io/conversion": annotation}}, "spec": spec}
 		body, err := json.Marshal(map[string]any{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
 			"request": map[string]any{"uid": "1", "operation": "CREATE", "object": object}})

@@ -59,7 +59,7 @@ func (g *Gate) validateOperatorPolicy(
 	written := &metav1.ObjectMeta{Namespace: p.policy.Namespace, Name: p.policy.Name, UID: p.policy.UID,
 		Generation: p.policy.Generation}
 	if needs := g.needsOfPolicy(req, &p, widened, &v); v.Decision == verdict.Allow && len(needs) > 0 {
-		// What a user is told who lacks a right is of the policy alone.
+		// A user without a right sees what is of the policy alone.
 		in.Namespace, in.Copied = func(string) *state.Namespace { return nil }, nil
 		redacted := rules.JudgeOperatorPolicy(in)
 		in = rules.OperatorPolicyInput{}

@@ -334,19 +334,19 @@ func TestSeen(t *testing.T) {
 // nor that others ask about (threat O77).
 func TestB3SeenIsBounded(t *testing.T) {
 	at := time.Unix(1000, 0)
-	offer := func(pkg string, from, versions, length int) []string {
+	namesOf := func(pkg string, from, versions, length int) []string {
 		names := make([]string, versions)
 		for i := range names {
 			names[i] = fmt.Sprintf("%s.v%04d-%s", pkg, from+i, strings.Repeat("<", length))
 		}
 		return names
 	}
-	seen, left := Seen(nil).With(Offered{Names: map[string][]string{"etcd": offer("etcd", 0, maxSeenVersions+5, 0)}, At: at},
+	seen, left := Seen(nil).With(Offered{Names: map[string][]string{"etcd": namesOf("etcd", 0, maxSeenVersions+5, 0)}, At: at},
 		maxRecord)
 	if len(seen["etcd"]) != maxSeenVersions || left != nil {
 		t.Fatalf("%d versions are recorded, left are %v", len(seen["etcd"]), left)
 	}
-	first := offer("etcd", 0, 1, 0)[0]
+	first := namesOf("etcd", 0, 1, 0)[0]
 	next, _ := seen.With(Offered{Names: map[string][]string{"etcd": {first, "etcd.v9.0.0"}}, At: at.Add(time.Hour)}, 100)
 	if next["etcd"][first] != 1000 || next["etcd"]["etcd.v9.0.0"] != 4600 || len(next["etcd"]) != 2 {
 		t.Errorf("in a small record: %v", next["etcd"])
@@ -354,7 +354,7 @@ func TestB3SeenIsBounded(t *testing.T) {
 
 	admin, tenant := fair.Origin{Namespace: "policies", Name: "etcd"}, fair.Origin{Namespace: "aaa", Name: "a", Created: -9}
 	flood := Offered{Heads: alpha("0.9.4"), At: at,
-		Names: map[string][]string{"etcd": offer("etcd", 0, 50, 0), "a": offer("a", 0, 1000, 30), "b": offer("b", 0, 1000, 30)},
+		Names: map[string][]string{"etcd": namesOf("etcd", 0, 50, 0), "a": namesOf("a", 0, 1000, 30), "b": namesOf("b", 0, 1000, 30)},
 		For:   map[string]fair.Origin{"etcd": admin, "a": tenant, "b": tenant}}
 	record, err := (*Record)(nil).Next(community, "sha256:a", flood, Platform{})
 	if err != nil || len(record.Text) > maxRecord || !slices.Equal(record.Left, []fair.Origin{tenant}) {

@@ -36,7 +36,7 @@ var harmlessAnnotations = map[string]string{
 	"operators.operatorframework.io/":  describes,
 	"operatorframework.io/":            inCatalogs,
 	"olm.operatorGroup":                setByOLM,
-	"olm.operatorNamespace":            setByOLM,
+	metakey.OperatorNamespace:          setByOLM,
 	"olm.targetNamespaces":             setByOLM,
 	"kubectl.kubernetes.io/":           ofKubectl,
 	"opgate.io/":                       ofOpgate,

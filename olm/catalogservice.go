@@ -8,9 +8,6 @@ import (
 	"github.com/opgate/opgate/internal/metakey"
 )
 
-// ServiceHashLabel is on the Services that OLM makes for CatalogSources. OLM replaces a Service without it by its own.
-const ServiceHashLabel = "olm.service-spec-hash"
-
 // registryPort is the port of such a Service, and of the pods.
 const registryPort = "50051"
 

@@ -12,6 +12,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -106,16 +107,24 @@ func Preview(op *policyv1beta2.OperatorPolicy) []dependency.Need {
 }
 
 // NewNeeds returns what the author of a write needs rights to, and whether all that the policy needs is verified then.
-// What does not change was verified for its own author, if verified is set for the stored policy, old. Without that,
-// a policy keeps what it has until its spec changes, or somebody writes its mark.
-func NewNeeds(op, old *policyv1beta2.OperatorPolicy, verified bool) (needs []dependency.Need, all bool) {
-	touched := old == nil || old.Annotations[metakey.Verified] != op.Annotations[metakey.Verified]
-	edited := old == nil || !reflect.DeepEqual(old.Spec, op.Spec)
-	if touched || !SameTemplates(old, op) {
-		needs = LookupNeeds(Lookups(op))
+// What does not change was verified for its own author, if the stored policy, old, is verified by the key. Without that,
+// a policy keeps what it has until its spec changes, but for what NormalizeOperatorPolicy fills in, or its mark does.
+func NewNeeds(key []byte, op, old *policyv1beta2.OperatorPolicy) (needs []dependency.Need, all bool) {
+	verified, touched, edited := false, true, true
+	if op = normalized(op, old); old != nil {
+		verified = AuthorVerified(key, old)
+		touched = old.Annotations[metakey.Verified] != op.Annotations[metakey.Verified] && !(verified && AuthorVerified(key, op))
+		old = normalized(old, nil)
+		edited = !reflect.DeepEqual(old.Spec, op.Spec)
+	}
+	lookups, others := LookupNeeds(Lookups(op)), AuthorNeeds(op)
+	asked := touched || !SameTemplates(old, op)
+	all = verified || (asked || len(lookups) == 0) && (touched || edited || len(others) == 0)
+	if asked {
+		needs = lookups
 	}
 	if edited || touched {
-		needs = append(needs, AuthorNeeds(op)...)
+		needs = append(needs, others...)
 	}
 	if verified && !touched {
 		stored := AuthorNeeds(old)
@@ -123,14 +132,21 @@ func NewNeeds(op, old *policyv1beta2.OperatorPolicy, verified bool) (needs []dep
 			return slices.ContainsFunc(stored, func(o dependency.Need) bool { return reflect.DeepEqual(o, n) })
 		})
 	}
-	asked := map[dependency.Right]bool{}
+	seen := map[dependency.Right]bool{}
 	needs = slices.DeleteFunc(needs, func(n dependency.Need) bool {
 		right := n.Rights[len(n.Rights)-1]
-		again := asked[right]
-		asked[right] = true
+		again := seen[right]
+		seen[right] = true
 		return again
 	})
-	return needs, verified || edited || touched
+	return needs, all
+}
+
+// normalized returns a policy as NormalizeOperatorPolicy fills it in.
+func normalized(op, old *policyv1beta2.OperatorPolicy) *policyv1beta2.OperatorPolicy {
+	filled := *op
+	filled.Spec.ComplianceConfig, _ = operatorpolicy.FilledConfig(op, old)
+	return &filled
 }
 
 // ExceptionNeeds returns the right that exceptions of a policy or a Constraint need, of which a write widens some.

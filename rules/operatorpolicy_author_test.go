@@ -5,10 +5,9 @@ import (
 	"testing"
 
 	"github.com/opgate/opgate/internal/metakey"
-	"github.com/opgate/opgate/rules/dependency"
 )
 
-// TestA1A2StoredBefore: a policy whose author was never asked keeps what it has, and a condition says so until a user with
+// TestA1A2StoredBefore: a policy whose author was never asked keeps what it has, which a condition reports until a user with
 // the rights has written it again (threats O78, O79).
 func TestA1A2StoredBefore(t *testing.T) {
 	key := []byte("a key of 32 bytes, for tests only")

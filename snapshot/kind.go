@@ -115,7 +115,7 @@ var (
 	// Services are those by which OLM connects to catalogs.
 	Services = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Service"}, Resource: "services",
 		Readers: Facts, restless: true,
-		Selector: olm.ServiceHashLabel, decode: decodeService, add: addService}
+		Selector: metakey.ServiceHash, decode: decodeService, add: addService}
 	// Records are the ConfigMaps with what the images of catalogs changed, and with what was installed in each
 	// namespace.
 	Records = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps",

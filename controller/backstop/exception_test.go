@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/testr"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/rules/backstop"
 	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/snapshot"
@@ -25,7 +27,8 @@ func TestExceptionIsTakenOut(t *testing.T) {
 	var now time.Time
 	leader := func(status string) *reconciler {
 		return &reconciler{Controller: &Controller{Options: Options{Store: store(status), Mode: Enforce,
-			Log: testr.New(t), Now: func() time.Time { return now }}}}
+			Writes: apply.NewMetrics(prometheus.NewRegistry()),
+			Log:    testr.New(t), Now: func() time.Time { return now }}}}
 	}
 	features := backstop.Features{ValidatingAdmissionPolicy: true}
 	excepted := func(r *reconciler) bool {

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/testr"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/rules/backstop"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -22,7 +24,8 @@ func TestCompileInterval(t *testing.T) {
 	third := storeOf(t, "etcd.v3", exception, `{}`)
 	var now time.Time
 	r := &reconciler{Controller: &Controller{Options: Options{Mode: Enforce, Log: testr.New(t),
-		Now: func() time.Time { return now }}}}
+		Writes: apply.NewMetrics(prometheus.NewRegistry()),
+		Now:    func() time.Time { return now }}}}
 	for _, step := range []struct {
 		at    time.Duration
 		store *snapshot.Store

@@ -17,7 +17,7 @@ import (
 // deleted, and the group is created again without the account (threat O55). Nothing but the record shows the account.
 func TestP2AccountBeforeInstallation(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, cluster.Options{})
+	e := harness.StartWithoutGate(t)
 	e.StartGate(t, cluster.GateOptions{Loop: true})
 	for _, account := range []string{"weak", ""} {
 		namespace := e.NewNamespace(t)

@@ -26,7 +26,7 @@ func TestB1B2B3B5SharedTables(t *testing.T) {
 	e := startLoop(t, harness.Vacant(t))
 	attacker, victim := e.NewNamespace(t), e.NewNamespace(t)
 	hub := opgateolm.Catalog{Namespace: cluster.OLMNamespace, Name: "zhub"}
-	e.Put(t, installedEtcd(victim))
+	e.Put(t, installedEtcd(victim, harness.AllowedVersion))
 	var flood []*unstructured.Unstructured
 	for i := range 20 {
 		of := opgateolm.Catalog{Namespace: attacker, Name: fmt.Sprintf("c%02d", i)}
@@ -49,6 +49,7 @@ func TestB1B2B3B5SharedTables(t *testing.T) {
 		return err
 	})
 	e.Put(t, catalogSource(hub))
+	e.Put(t, harness.CatalogService(hub.Namespace, hub.Name))
 	e.Write(t, packageManifest(hub, "etcd", "0.9.2", "0.9.4"))
 	for _, name := range []string{"p000", "p001"} {
 		var versions []string
@@ -172,21 +173,5 @@ metadata: {name: %[1]s, namespace: %[2]s, labels: {catalog: %[3]s, catalog-names
 	u.Object["status"] = map[string]any{"packageName": pkg, "catalogSource": of.Name, "catalogSourceNamespace": of.Namespace,
 		"channels": []any{map[string]any{"name": "stable", "currentCSV": pkg + ".v" + last, "entries": entries,
 			"currentCSVDesc": map[string]any{"version": last}}}}
-	return u
-}
-
-// installedEtcd is etcd as OLM has installed it.
-func installedEtcd(namespace string) *unstructured.Unstructured {
-	u := harness.Object(`
-apiVersion: operators.coreos.com/v1alpha1
-kind: ClusterServiceVersion
-metadata: {name: %s, namespace: %s}
-spec:
-  displayName: etcd
-  version: %s
-  install: {strategy: deployment, spec: {deployments: []}}
-`, harness.AllowedCSV, namespace, harness.AllowedVersion)
-	u.SetAnnotations(map[string]string{"operatorframework.io/properties": `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"` +
-		harness.AllowedVersion + `"}}]}`})
 	return u
 }

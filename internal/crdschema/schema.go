@@ -170,7 +170,7 @@ func leaveOutEmpty(value any) {
 // validate does what the API server does, in its order. It changes the object.
 func (s *Schema) validate(object map[string]any) apifield.ErrorList {
 	validators := s.validators()
-	errs := shorten(s.structural, object, nil)
+	errs := limitItems(s.structural, object, nil)
 	defaulting.PruneNonNullableNullsWithoutDefaults(object, s.structural)
 	defaulting.Default(object, s.structural)
 	errs = append(errs, validation.ValidateCustomResource(nil, object, validators.keywords)...)
@@ -188,14 +188,14 @@ func (s *Schema) validate(object map[string]any) apifield.ErrorList {
 	return errs
 }
 
-// shorten returns the lists of a value that have more items than the schema admits, and cuts them off there: what is
+// limitItems returns the lists of a value that have more items than the schema admits, and cuts them off there: what is
 // wrong with the others would take memory without bound.
-func shorten(s *structural.Structural, value any, path *apifield.Path) (errs apifield.ErrorList) {
+func limitItems(s *structural.Structural, value any, path *apifield.Path) (errs apifield.ErrorList) {
 	switch value := value.(type) {
 	case []any:
 		for i := range value {
 			if s.Items != nil {
-				errs = append(errs, shorten(s.Items, value[i], path.Index(i))...)
+				errs = append(errs, limitItems(s.Items, value[i], path.Index(i))...)
 			}
 		}
 	case map[string]any:
@@ -206,7 +206,7 @@ func shorten(s *structural.Structural, value any, path *apifield.Path) (errs api
 				errs = append(errs, apifield.TooMany(path.Child(name), len(list), int(*v.MaxItems)))
 				value[name] = list[:*v.MaxItems]
 			}
-			errs = append(errs, shorten(&property, value[name], path.Child(name))...)
+			errs = append(errs, limitItems(&property, value[name], path.Child(name))...)
 		}
 	}
 	return errs

@@ -52,7 +52,8 @@ const (
 // Table has all keys, but for those of namespaces and ClusterServiceVersions that Constraints name.
 var Table = []Key{
 	{OverrideReason, []string{"installplans"}, Asked, override, "TestScenarios", false},
-	{OverrideExpires, []string{"installplans"}, Asked, override, "TestScenarios", false},
+	{OverrideExpires, []string{"installplans"}, Anyone,
+		"does nothing without an override, which keeps the end that it was approved with", "TestScenarios", false},
 	{Consent, []string{"installplans"}, Asked, approve, "TestConsentByAnnotation", false},
 	{ConsentBy, []string{"installplans"}, Asked, approve, "TestConsentByAnnotation", false},
 	{ConsentExpires, []string{"installplans"}, Asked, approve, "TestConsentByAnnotation", false},
@@ -62,7 +63,7 @@ var Table = []Key{
 	{Record, []string{"configmaps"}, Anyone, "is for administrators who look for records; these are found by name", "TestReconcile", false},
 	{UnreviewedInstalls, []string{"leases"}, Anyone,
 		"of Opgate's namespace: what is stored is reported again, and only the report can be forged", "TestA4Escapes", false},
-	{OmittedResults, []string{"reports"}, Anyone, "is written anew whenever it differs", "TestReports", false},
+	{OmittedResults, []string{"reports"}, Anyone, "is written again whenever it differs", "TestReports", false},
 	{RequestedApproval, []string{"subscriptions"}, Anyone,
 		"asks for what a user may ask for: policies decide", "TestO8NothingBorrowed", false},
 	{PolicyFields, []string{"subscriptions"}, Anyone, "has a policy remove fields that the user may remove", "TestO8NothingBorrowed", false},
@@ -103,6 +104,7 @@ var Table = []Key{
 		"a copy is compared with its original", "TestA7StrangerIsNoInstallation", false},
 	{GeneratedBy, []string{"subscriptions"}, Anyone, "counts with a plan that runs and has this Subscription", "TestScenarios", false},
 	{CatalogSource, []string{"pods"}, Anyone, "who may create pods beside a catalog: the digests of all of them count", "TestMovedTag", false},
+	{ServiceHash, []string{"services"}, Anyone, "who may write Services beside a catalog: type, selector and port count", "TestH1CatalogService", false},
 	{OLMManaged, []string{"configmaps"}, OLM, unpacked, "TestUnpacked", false},
 	{ContentEncoding, []string{"configmaps"}, OLM, unpacked, "TestUnpacked", false},
 	{ComponentPrefix, []string{"customresourcedefinitions"}, Anyone,

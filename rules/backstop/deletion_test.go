@@ -629,7 +629,7 @@ func othersOf(policy, constraint policyv1beta2.DeletionAction) string {
 // TestDeletionByConstraintBounds: operators in very many namespaces take no protection from the policies of a
 // namespace, and none from Subscriptions and ClusterServiceVersions.
 func TestDeletionByConstraintBounds(t *testing.T) {
-	in := backstop.Input{Features: everything, Operators: map[string][]string{},
+	in := backstop.Input{Features: everything, Operators: map[string][]string{"shop": {"etcd"}},
 		Policies:    []*operatorpolicy.Policy{policy("etcd", "shop", "etcd", deletion(policyv1beta2.DeletionDeny))},
 		Constraints: []*constraint.Definition{protects("keep", policyv1beta2.DeletionDeny)}}
 	for i := range 40_000 {

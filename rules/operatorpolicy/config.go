@@ -110,10 +110,6 @@ const (
 	DialectUpgradeApproval Dialect = "upgradeApproval"
 )
 
-// ConversionAnnotation carries what the present version of an object cannot express. In v1beta2, in which policies are
-// stored and judged, that is the dialect: {"dialect":"installPlanApproval"}.
-const ConversionAnnotation = "opgate.io/conversion"
-
 // ParseDialect reads the annotation of a policy in v1beta2; "" means that there is none.
 func ParseDialect(annotation string) (Dialect, error) {
 	if annotation == "" {

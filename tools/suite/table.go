@@ -74,18 +74,18 @@ func weekly(module string, packages []string) (names []string) {
 
 var (
 	// clusters are the packages of tests of the product on a real API server, the longest first.
-	clusters = []string{"./loop", "./gate", "./conversion", "./dependency"}
+	clusters = []string{"./loop", "./gate", "./dependency"}
 	// later are tests in clusters that make test-install runs and make test does not: sequences over a real OLM, hostile
 	// sizes, whole documents, and API servers with options of their own.
 	later = []string{
 		"TestLoopOLM", "TestLoopRequests", "TestReadme", "TestA4", "TestA3ParallelHostileBodies", "TestA3SlowClients",
 		"TestP4LoadNeverOpens", "TestG6Killed", "TestBigPlan", "TestDocumentsApply", "TestConstraintDocument", "TestPluginDocument",
 		"TestMigrationPages", "TestStaticPolicies", "TestHostedControlPlane", "TestBackstopSupported", "TestA9ClientCertificate",
-		"TestBackstopOLM", "TestA5PlanLendsItsName", "TestStoredAsJudged",
+		"TestBackstopOLM", "TestA5PlanLendsItsName", "TestStoredAsJudged", "TestConstraintsOLM", "TestPluginRights", "TestB1B2B3B5SharedTables",
 	}
-	// installations are the packages of tests with clusters that are about packaging, sequences and faults.
+	// installations are the packages of tests with clusters that are about packaging, conversion, sequences and faults.
 	installations = map[string][]string{
-		"e2e": {"./install", "./explore", "./faults", "./node"}, "tools": {"./install"}, "bench": {"./scale"},
+		"e2e": {"./install", "./conversion", "./explore", "./faults", "./node"}, "tools": {"./install"}, "bench": {"./scale"},
 	}
 	// generated are the packages with tests that try 200 of their generated cases in CI, and all with -long.
 	generated = []string{"./admission", "./certs", "./controller/operatorpolicy/compliance", "./conversion", "./rules/backstop",
@@ -136,7 +136,7 @@ func long() Lane {
 	step := func(name, module string, packages ...string) Step {
 		return Step{Name: name, Module: module, Packages: packages, Args: []string{"-long"}}
 	}
-	steps := []Step{step("generated", ".", generated...), step("clusters", "e2e", append(slices.Clone(clusters), "./install")...),
+	steps := []Step{step("generated", ".", generated...), step("clusters", "e2e", append(slices.Clone(clusters), "./conversion", "./install")...),
 		step("bundle", "tools", "./install"), step("explore", "e2e", "./explore"), step("faults", "e2e", "./faults"),
 		{Name: "node", Module: "e2e", Packages: []string{"./node"}}}
 	steps[3].Args = append(steps[3].Args, "-walks=200", "-seed=1")
@@ -161,7 +161,7 @@ func Targets() []Target {
 		{Name: "test-race", Title: "units and tests with clusters, with the race detector in all packages",
 			Lanes: []Lane{{Assets: []string{"--olm"}, Steps: []Step{
 				{Name: "race-units", Module: ".", Packages: []string{"./..."}, Race: true},
-				{Name: "race-e2e", Module: "e2e", Packages: clusters, Race: true, Clusters: true},
+				{Name: "race-e2e", Module: "e2e", Packages: append(slices.Clone(clusters), "./conversion"), Race: true, Clusters: true},
 			}}}},
 	}
 }
