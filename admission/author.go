@@ -86,8 +86,8 @@ func (g *Gate) needsOfPolicy(req *request[json.RawMessage, json.RawMessage], p *
 		return needs
 	}
 	more, _ := rules.NewNeeds(g.Key(), op, old)
-	if lookups := len(rules.Lookups(op)); lookups > rules.MaxLookups && len(more) >= lookups {
-		rules.RefuseTooManyLookups(v, lookups)
+	if n := len(rules.Lookups(op)); n > rules.MaxLookups && len(more) > 0 && more[0].Rule == rules.RuleOperatorPolicyLookup {
+		rules.RefuseTooManyLookups(v, n) // lookups come first, and of equal rights one is asked for
 	}
 	if needs = append(needs, more...); len(v.Warnings) > 0 {
 		needs = append(needs, rules.Preview(op)...)
