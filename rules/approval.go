@@ -167,8 +167,8 @@ func removal(n *state.Namespace, pkg string, now time.Time) string {
 			continue
 		}
 		for _, c := range n.Installed() {
-			if match, _ := bundle.Forbids(p, c.CSV, c.Version, c.Catalog, now); match && c.Package == pkg {
-				return text.Name(c.CSV) + ", which is installed, is removed by " + p.Source()
+			if match, _ := bundle.Forbids(p, c.Name, c.Version, c.Catalog, now); match && c.Package == pkg {
+				return text.Name(c.Name) + ", which is installed, is removed by " + p.Source()
 			}
 		}
 	}

@@ -156,7 +156,7 @@ func heldExtensionUpgrade(in *ClusterExtensionInput, p *operatorpolicy.Policy) v
 	}
 	for _, c := range in.Namespace.Installed() {
 		if c.Package == source.Package() && !olm.SameVersion(c.Version, source.ExactVersion()) {
-			from = text.Name(c.CSV)
+			from = text.Name(c.Name)
 		}
 	}
 	if from == "" {
@@ -179,7 +179,8 @@ func judgeExtensionConstraints(in *ClusterExtensionInput, v *verdict.Verdict) {
 		v.Record(bundle.RuleDependencyPending, state.ConstraintRef(d), true,
 			in.Namespace.Suspended(d.Pending, d.Waits, d.Name, in.what()))
 	}
-	b := &constraint.Bundle{Package: pkg, Version: version, Unknown: constraint.OfBundle &^ constraint.Package}
+	b := &constraint.Bundle{Bundle: olm.Bundle{Package: pkg, Version: version},
+		Unknown: constraint.OfBundle &^ constraint.Package}
 	if version != "" {
 		b.Unknown &^= constraint.Version
 	}

@@ -107,7 +107,7 @@ func TestO61Extensions(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			contents := state.NamespaceContents{Policies: []*operatorpolicy.Policy{extensionPolicy(c.policy)}}
 			if c.installed != "" {
-				contents.CSVs = []state.Installed{{CSV: "etcd.v0-installed", Package: "etcd", Version: c.installed}}
+				contents.CSVs = []state.Installed{{Bundle: olm.Bundle{Name: "etcd.v0-installed", Package: "etcd", Version: c.installed}}}
 			}
 			v := JudgeClusterExtension(ClusterExtensionInput{New: extension(t, c.version),
 				Namespace: state.NewNamespace("shop", contents),

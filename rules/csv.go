@@ -153,7 +153,7 @@ func (in *CSVInput) matters() bool {
 	// OLM repeats steps. The API server calls admission before it reports that the object already exists; if refused,
 	// OLM would never learn that the step is done.
 	there := slices.ContainsFunc(in.Namespace.Installed(),
-		func(c state.Installed) bool { return c.CSV == in.New.Metadata.Name && c.Spec != nil })
+		func(c state.Installed) bool { return c.Name == in.New.Metadata.Name && c.Spec != nil })
 	return !in.ByOLM || in.New.Metadata.Labels.CopiedFrom == "" && !there
 }
 
@@ -162,7 +162,7 @@ func (in *CSVInput) matters() bool {
 func judgeBypassingOLM(in *CSVInput, c, before *carrier.Bundle, v *verdict.Verdict) {
 	ns := in.Namespace
 	unknown := in.unknownPackage(c, before)
-	bundle.JudgeUnknown(&carrier.Bundle{Name: c.Name, Unknown: unknown,
+	bundle.JudgeUnknown(&carrier.Bundle{Bundle: olm.Bundle{Name: c.Name}, Unknown: unknown,
 		Ambiguous: c.Ambiguous && unknown == c.Unknown}, ns, v)
 	if before != nil && (before.Package != c.Package || in.hidden()) {
 		// else its next upgrade would count as a first installation

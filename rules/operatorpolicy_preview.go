@@ -155,16 +155,16 @@ func uncovered(p *operatorpolicy.Policy, installed state.Installed, now time.Tim
 		return ""
 	}
 	if p.MustNotHave {
-		if match, known := bundle.Forbids(p, installed.CSV, installed.Version, olm.Catalog{}, now); match || !known &&
-			(p.Catalog != olm.Catalog{}) && !p.Versions.Binds(installed.CSV) {
-			return installed.CSV + " is installed in namespace " + p.TargetNamespace + " and forbidden by this policy"
+		if match, known := bundle.Forbids(p, installed.Name, installed.Version, olm.Catalog{}, now); match || !known &&
+			(p.Catalog != olm.Catalog{}) && !p.Versions.Binds(installed.Name) {
+			return installed.Name + " is installed in namespace " + p.TargetNamespace + " and forbidden by this policy"
 		}
 		return ""
 	}
-	if ok, _ := bundle.Covers(p, installed.CSV, installed.Version, now); ok {
+	if ok, _ := bundle.Covers(p, installed.Name, installed.Version, now); ok {
 		return ""
 	}
-	return installed.CSV + " is installed in namespace " + p.TargetNamespace + " and not covered by this policy"
+	return installed.Name + " is installed in namespace " + p.TargetNamespace + " and not covered by this policy"
 }
 
 // plan warns of the effect on one plan that waits for approval, if the policy applies to it.
@@ -388,11 +388,11 @@ func (in *preview) offer(s *SubscriptionInput) {
 		newer := func(e catalog.Entry) bool {
 			return coversEntry(p, e, in.Now) && !olm.OlderVersion(e.Version, c.Version)
 		}
-		if ok, _ := bundle.Covers(p, c.CSV, c.Version, in.Now); ok || c.Package != p.Package ||
+		if ok, _ := bundle.Covers(p, c.Name, c.Version, in.Now); ok || c.Package != p.Package ||
 			slices.ContainsFunc(channel.Entries, newer) {
 			continue
 		}
-		in.ineffective("no version in "+where+" that is allowed is newer than "+text.Name(c.CSV)+", which is installed",
+		in.ineffective("no version in "+where+" that is allowed is newer than "+text.Name(c.Name)+", which is installed",
 			"OLM never goes back; allow a newer one, or remove the operator and install it again")
 	}
 }

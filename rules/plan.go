@@ -103,8 +103,8 @@ type Inspected struct {
 func Inspect(ns *state.Namespace, now time.Time) []Inspected {
 	var all []Inspected
 	for i := range ns.Installed() {
-		if v, stored := bundle.JudgeInstalled(ns, ns.Installed()[i].CSV, now); stored {
-			all = append(all, Inspected{olm.KindClusterServiceVersion, ns.Installed()[i].CSV, v})
+		if v, stored := bundle.JudgeInstalled(ns, ns.Installed()[i].Name, now); stored {
+			all = append(all, Inspected{olm.KindClusterServiceVersion, ns.Installed()[i].Name, v})
 		}
 	}
 	for _, plan := range ns.Plans() {

@@ -71,8 +71,7 @@ func (in *StaleInput) unlike(c *carrier.Bundle, s *olm.Subscription) string {
 func (in *StaleInput) orphan(csvs []carrier.Bundle) string {
 	planned := len(csvs)
 	for _, c := range in.Namespace.Installed() {
-		csvs = append(csvs, carrier.Bundle{Name: c.CSV, Package: c.Package, Described: c.Described,
-			Properties: c.Properties, Requires: olm.Requires(c.Properties)})
+		csvs = append(csvs, carrier.Bundle{Bundle: c.Bundle})
 	}
 	wanted := make([]bool, len(csvs))
 	var queue []int

@@ -109,8 +109,8 @@ func (o *Offered) judge() func(catalog.Entry) bool {
 		if !p.MayBring(e.Name) || !inRange || p.HoldDeprecated && e.Deprecation != "" {
 			return false
 		}
-		b := &constraint.Bundle{Package: p.Package, CSV: e.Name, Version: e.Version, Catalog: o.Package.Catalog,
-			Channel: o.Package.Channel(o.Channel).Name,
+		b := &constraint.Bundle{Bundle: olm.Bundle{Package: p.Package, Name: e.Name, Version: e.Version,
+			Catalog: o.Package.Catalog, Channel: o.Package.Channel(o.Channel).Name},
 			Unknown: constraint.Properties | constraint.InCSV | constraint.Deprecation | constraint.ChangeSet |
 				constraint.Config}
 		if e.Version == "" {

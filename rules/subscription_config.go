@@ -104,7 +104,7 @@ func (in *SubscriptionInput) judgeInstalled(
 				f.Attributes&constraint.Config == 0 {
 				continue
 			}
-			state.RecordConstraint(v, RuleSubscriptionConstraint, "spec.config for "+text.Name(c.CSV), &f)
+			state.RecordConstraint(v, RuleSubscriptionConstraint, "spec.config for "+text.Name(c.Name), &f)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func violatedConstraints(in *SubscriptionInput, id verdict.RuleID, v *verdict.Ve
 		spoken[f.Constraint] = true
 		what := "package " + text.Quote(asked.Package)
 		if asked.Unknown&constraint.CSV == 0 {
-			what = text.Name(asked.CSV)
+			what = text.Name(asked.Name)
 		}
 		state.RecordConstraint(v, id, what, &f)
 	}
@@ -44,20 +44,21 @@ func violatedConstraints(in *SubscriptionInput, id verdict.RuleID, v *verdict.Ve
 		if f.Outcome == constraint.Violated && !spoken[f.Constraint] {
 			source := state.ConstraintRef(f.Definition)
 			v.Add(id, verdict.Finding{From: source, Accepted: state.MustSatisfy(&f),
-				What: text.Name(newest.CSV) + ", the newest version in channel " + text.Name(in.channel().Name) +
+				What: text.Name(newest.Name) + ", the newest version in channel " + text.Name(in.channel().Name) +
 					", will not be allowed by " + source.String()})
 		}
 	}
 	if what, accepted := in.Namespace.Facts().TooOldFor(in.channel().MinKubeVersion); what != "" {
 		v.Add(bundle.RuleKubeVersion, verdict.Finding{Accepted: accepted,
-			What: text.Name(newest.CSV) + ", the newest version in channel " + text.Name(in.channel().Name) + ", " + what})
+			What: text.Name(newest.Name) + ", the newest version in channel " + text.Name(in.channel().Name) + ", " + what})
 	}
 }
 
 // askedFor returns what is certain about the first version that a Subscription will install.
 func askedFor(in *SubscriptionInput) *constraint.Bundle {
 	spec := &in.Subscription.Spec
-	b := &constraint.Bundle{Package: spec.Package, Channel: spec.Channel, Catalog: in.Subscription.Catalog(),
+	b := &constraint.Bundle{
+		Bundle: olm.Bundle{Package: spec.Package, Channel: spec.Channel, Catalog: in.Subscription.Catalog()},
 		Unknown: constraint.CSV | constraint.Version | constraint.Properties | constraint.InCSV |
 			constraint.Deprecation | constraint.ChangeSet}
 	b.Config = spec.Config
@@ -70,7 +71,7 @@ func askedFor(in *SubscriptionInput) *constraint.Bundle {
 	if in.Old != nil || spec.StartingCSV == "" {
 		return b
 	}
-	b.CSV, b.Unknown = spec.StartingCSV, b.Unknown&^constraint.CSV
+	b.Name, b.Unknown = spec.StartingCSV, b.Unknown&^constraint.CSV
 	if channel := in.channel(); channel != nil {
 		if entry, ok := channel.Entry(spec.StartingCSV); ok && entry.Version != "" {
 			b.Version, b.Unknown = entry.Version, b.Unknown&^constraint.Version
@@ -86,7 +87,7 @@ func newestOf(in *SubscriptionInput, asked constraint.Bundle) *constraint.Bundle
 		return nil
 	}
 	newest := channel.Entries[0]
-	asked.CSV, asked.Channel = newest.Name, channel.Name
+	asked.Name, asked.Channel = newest.Name, channel.Name
 	asked.Unknown &^= constraint.CSV | constraint.Channel
 	if newest.Version != "" {
 		asked.Version, asked.Unknown = newest.Version, asked.Unknown&^constraint.Version
@@ -128,7 +129,7 @@ func olderChannel(in *SubscriptionInput, id verdict.RuleID, v *verdict.Verdict) 
 		}
 		v.Add(id, verdict.Finding{Field: in.path("channel"),
 			What: text.Name(newest.Name) + ", the newest version in channel " + text.Name(channel.Name) +
-				", is older than " + text.Name(installed.CSV) + ", which is installed",
+				", is older than " + text.Name(installed.Name) + ", which is installed",
 			Accepted: "OLM never goes back, and installs nothing until the channel has a newer version"})
 	}
 }

@@ -55,8 +55,8 @@ func NewTally(namespaces iter.Seq[*state.Namespace], now time.Time) *Tally {
 				constraint.NewBudget(nil)) {
 				c := &ns.Installed()[i]
 				if f.Constraint == nil || !ns.ExceptionsOf(f.Definition, c.Package, c.Catalog).
-					ForName(bundle.RuleConstraint, c.CSV, ns.Name(), now) {
-					t.add(ns.Name(), c.CSV, &f)
+					ForName(bundle.RuleConstraint, c.Name, ns.Name(), now) {
+					t.add(ns.Name(), c.Name, &f)
 				}
 			}
 		}

@@ -238,7 +238,8 @@ func decodeCSV(raw []byte) (any, Subject, error) {
 	installed, here := state.InstalledBy(csv)
 	csv.Metadata.Trim()
 	if !here { // only its package is read
-		installed = state.Installed{CSV: installed.CSV, Package: installed.Package, Version: installed.Version}
+		installed = state.Installed{Bundle: olm.Bundle{Name: installed.Name, Package: installed.Package,
+			Version: installed.Version}}
 		csv.Spec, csv.Status.InstallModes = olm.CSVSpec{}, nil
 	}
 	virtual := hasLabel(raw, metakey.VirtualOperator)
@@ -253,7 +254,7 @@ func salvageCSV(m *metav1.ObjectMeta, raw []byte, _ error) (any, Subject) {
 	csv.Metadata.Namespace, csv.Metadata.Name = m.Namespace, m.Name
 	csv.Metadata.UID, csv.Metadata.ResourceVersion = string(m.UID), m.ResourceVersion
 	csv.Metadata.Labels.CopiedFrom = pickText(raw, "labels", metakey.CopiedFrom)
-	return &storedCSV{installed: state.Installed{CSV: m.Name}, here: csv.Metadata.Labels.CopiedFrom == "",
+	return &storedCSV{installed: state.Installed{Bundle: olm.Bundle{Name: m.Name}}, here: csv.Metadata.Labels.CopiedFrom == "",
 		virtual: hasLabel(raw, metakey.VirtualOperator), csv: csv}, InNamespace(m.Namespace)
 }
 

@@ -138,7 +138,7 @@ func (j *Plan) candidates() []*constraint.Bundle {
 	}
 	for _, installed := range j.Namespace.Installed() {
 		replaced := func(c carrier.Bundle) bool {
-			return c.Package != "" && c.Package == installed.Package || c.Name == installed.CSV
+			return c.Package != "" && c.Package == installed.Package || c.Name == installed.Name
 		}
 		if !slices.ContainsFunc(j.Bundles, replaced) {
 			j.others = append(j.others, installed.ForConstraints(j.Namespace))
@@ -190,7 +190,7 @@ func olderOpenShift(j *Plan, c *carrier.Bundle, held func(what, accepted string)
 	if cluster.OpenShift == "" {
 		return
 	}
-	limit, problem := (&constraint.Bundle{Properties: c.AllProperties()}).MaxOpenShift()
+	limit, problem := (&constraint.Bundle{Bundle: olm.Bundle{Properties: c.AllProperties()}}).MaxOpenShift()
 	if problem != "" {
 		held("has a property olm.maxOpenShiftVersion that cannot be read", problem)
 	} else if what, accepted := cluster.TooNewFor(limit); what != "" {
@@ -201,7 +201,7 @@ func olderOpenShift(j *Plan, c *carrier.Bundle, held func(what, accepted string)
 // notUpgradeable holds what replaces an operator that does not consent.
 func notUpgradeable(j *Plan, c *carrier.Bundle, held func(what, accepted string)) {
 	if old := j.Namespace.NotUpgradeable(c.Package, c.Name); old != nil {
-		name := text.Name(old.CSV)
+		name := text.Name(old.Name)
 		held("cannot replace "+name+" now", "OperatorCondition "+name+": "+old.NotUpgradeable+
 			"; waits until the operator sets Upgradeable to True, or an admin does in spec.overrides")
 	}

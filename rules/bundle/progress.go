@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/operatorpolicy"
@@ -28,7 +29,7 @@ func heldCatalogDigest(in planned, p *operatorpolicy.Policy) verdict.Finding {
 		return verdict.Finding{}
 	}
 	return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.Name) + " is held",
-		Accepted: facts.CatalogName(c.Catalogs[0]) + " runs image " + digest +
+		Accepted: facts.CatalogName(c.Catalog) + " runs image " + digest +
 			"; add that to " + acceptedImages + " once it is reviewed, " + p.CatalogImages.AcceptedText(), Digest: digest}
 }
 
@@ -47,8 +48,8 @@ func heldCatalogJump(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	case slices.Contains(p.CatalogImages.Accepted, digest):
 		return verdict.Finding{}
 	}
-	name := facts.CatalogName(c.Catalogs[0])
-	history, known := in.Namespace.Facts().Histories[c.Catalogs[0]]
+	name := facts.CatalogName(c.Catalog)
+	history, known := in.Namespace.Facts().Histories[c.Catalog]
 	known = known && history.Newest() == digest
 	review := "; add " + digest + ", which it runs, to " + acceptedImages + " once it is reviewed"
 	switch {
@@ -74,10 +75,10 @@ const acceptedImages = "spec.catalog.accepted"
 // if that is not known.
 func catalogImage(in planned, p *operatorpolicy.Policy) (digest, held string) {
 	c := in.c
-	if len(c.Catalogs) != 1 {
+	if c.Catalog == (olm.Catalog{}) {
 		return "", "its catalog is not known, or sources disagree about it; waits until the status of the plan names one"
 	}
-	digest, unknown := in.Namespace.Facts().RunningDigest(c.Catalogs[0])
+	digest, unknown := in.Namespace.Facts().RunningDigest(c.Catalog)
 	if unknown != "" {
 		return "", unknown + "; " + p.CatalogImages.AcceptedText() + ", in " + acceptedImages
 	}
@@ -131,8 +132,8 @@ func heldDeprecated(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	}
 	c := in.c
 	name, from, channel := text.Name(c.Name), "its catalog", "its channel"
-	if len(c.Catalogs) == 1 {
-		from = "catalog " + text.Name(c.Catalogs[0].Namespace) + "/" + text.Name(c.Catalogs[0].Name)
+	if c.Catalog != (olm.Catalog{}) {
+		from = facts.CatalogName(c.Catalog)
 	}
 	d, known := c.Deprecations(in.Namespace)
 	if !known {
@@ -184,7 +185,7 @@ func heldAge(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	case in.Now.IsZero():
 		held.Accepted = "waits until the time is known, for spec.minimumAge"
 	case in.Now.Before(ready):
-		held.Accepted = facts.CatalogName(c.Catalogs[0]) + " has offered it since " + seen.Format(time.RFC3339) +
+		held.Accepted = facts.CatalogName(c.Catalog) + " has offered it since " + seen.Format(time.RFC3339) +
 			", and it is old enough (" + p.Age.Text + ") at " + ready.Format(time.RFC3339) + urgent
 	default:
 		return verdict.Finding{}

@@ -28,10 +28,10 @@ func judgeReplaces(ns *state.Namespace, c, before *carrier.Bundle, now time.Time
 	}
 	for i := range ns.Installed() {
 		other := &ns.Installed()[i]
-		csv := text.Name(other.CSV)
+		csv := text.Name(other.Name)
 		switch {
-		case other.Package == c.Package || other.CSV == c.Name:
-		case slices.Contains(names, other.CSV):
+		case other.Package == c.Package || other.Name == c.Name:
+		case slices.Contains(names, other.Name):
 			f := verdict.Finding{Decision: verdict.Deny, Field: "spec.replaces",
 				What: name + " with spec.replaces " + csv + " of package " + text.Name(other.Package) +
 					" is not allowed", Accepted: replacesAccepted}
@@ -86,7 +86,7 @@ func KeptIn(ns *state.Namespace) (kept []Kept) {
 			}
 		}
 		if by = append(by, protectors(ns, c.Package)...); len(by) > 0 && c.Package != "" && c.Spec != nil {
-			kept = append(kept, Kept{CSV: c.CSV, Package: c.Package, By: by[0]})
+			kept = append(kept, Kept{CSV: c.Name, Package: c.Package, By: by[0]})
 		}
 	}
 	return kept

@@ -67,7 +67,7 @@ func outOfRangeCSV(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding 
 // accepted is what it wants instead. What is installed does not show its digest, so the name decides. Exceptions count
 // at the time now.
 func Covers(p *operatorpolicy.Policy, csv, version string, now time.Time) (ok bool, accepted string) {
-	c := &carrier.Bundle{Name: csv, Version: version}
+	c := &carrier.Bundle{Bundle: olm.Bundle{Name: csv, Version: version}}
 	listed := p.MustNotHave || p.Unreadable() != "" || p.MayBring(csv) || p.ExceptedName(csv, RuleVersion, now)
 	if listed && (outOfRangeCSV(c, p).Silent() || p.ExceptedName(csv, RuleVersionRange, now)) {
 		return true, ""
@@ -77,7 +77,7 @@ func Covers(p *operatorpolicy.Policy, csv, version string, now time.Time) (ok bo
 
 // InRange reports whether the version of a ClusterServiceVersion is in spec.versionRange of its policy, if it has one.
 func InRange(p *operatorpolicy.Policy, csv, version string) bool {
-	return outOfRangeCSV(&carrier.Bundle{Name: csv, Version: version}, p).Silent()
+	return outOfRangeCSV(&carrier.Bundle{Bundle: olm.Bundle{Name: csv, Version: version}}, p).Silent()
 }
 
 func forbiddenCSV(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding {
@@ -132,7 +132,7 @@ func Forbids(p *operatorpolicy.Policy, csv, version string, catalog olm.Catalog,
 	if p.ExceptedName(csv, RuleMustNotHave, now) {
 		return false, true
 	}
-	c := &carrier.Bundle{Name: csv, Version: version}
+	c := &carrier.Bundle{Bundle: olm.Bundle{Name: csv, Version: version}}
 	c.From(catalog)
 	return matches(p, c)
 }

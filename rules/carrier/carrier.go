@@ -24,7 +24,7 @@ func OfPlan(plan *olm.InstallPlan, ns *state.Namespace) []Bundle {
 		if !ok {
 			i = len(csvs)
 			index[name] = i
-			csvs = append(csvs, Bundle{Name: name, Plan: plan})
+			csvs = append(csvs, Bundle{Bundle: olm.Bundle{Name: name}, Plan: plan})
 		}
 		return &csvs[i]
 	}
@@ -89,7 +89,7 @@ func (c *Bundle) grant(g *olm.Grants) {
 		c.Referring = true
 		return
 	}
-	c.grants = append(c.grants, g)
+	c.Grants = append(c.Grants, g)
 }
 
 // PreparePlan parses the properties of the bundles of a plan and compiles the constraints that they bring along, so
@@ -117,9 +117,9 @@ func OfStep(csv *olm.CSV, plan *olm.InstallPlan, ns *state.Namespace, byOLM bool
 	if byOLM && !step.Described {
 		// a plan without properties: OLM writes the bundle's properties into the object
 		own := OfCSV(csv, ns, false, byOLM)
-		own.Catalogs, own.Plan, own.BypassesOLM, own.PlanGone = step.Catalogs, plan, false, false
+		own.Catalogs, own.Catalog, own.Plan, own.BypassesOLM, own.PlanGone = step.Catalogs, step.Catalog, plan, false, false
 		own.image, own.images, own.step = step.image, step.images, step.step
-		own.grants, own.Referring, own.Inline, own.Exact = step.grants, step.Referring, step.Inline, step.Exact
+		own.Grants, own.Referring, own.Inline, own.Exact = step.Grants, step.Referring, step.Inline, step.Exact
 		step = *own
 	}
 	if !byOLM {
@@ -135,11 +135,11 @@ func OfStep(csv *olm.CSV, plan *olm.InstallPlan, ns *state.Namespace, byOLM bool
 // OfCSV returns a ClusterServiceVersion that no plan brings, as described by its own contents and, if it is stored
 // already, by its Subscription. byOLM is set if OLM's own identity writes it.
 func OfCSV(csv *olm.CSV, ns *state.Namespace, stored, byOLM bool) *Bundle {
-	c := &Bundle{Name: csv.Metadata.Name, Spec: &csv.Spec, BypassesOLM: !stored, PlanGone: !stored && byOLM}
+	c := &Bundle{Bundle: olm.Bundle{Name: csv.Metadata.Name, Spec: &csv.Spec}, BypassesOLM: !stored, PlanGone: !stored && byOLM}
 	c.describe(csv.Metadata.Annotations.Properties)
 	c.attribute(ns)
 	for _, installed := range ns.Installed() {
-		if stored && installed.CSV == c.Name {
+		if stored && installed.Name == c.Name {
 			c.From(installed.Catalog)
 		}
 	}
@@ -148,9 +148,7 @@ func OfCSV(csv *olm.CSV, ns *state.Namespace, stored, byOLM bool) *Bundle {
 
 // OfInstalled returns an installed operator with what an approved plan has of its bundle image.
 func OfInstalled(n *state.Namespace, installed *state.Installed) *Bundle {
-	c := &Bundle{Name: installed.CSV, Package: installed.Package, Version: installed.Version, stated: installed.Stated,
-		Properties: installed.Properties,
-		Described:  installed.Described, Spec: installed.Spec}
+	c := &Bundle{Bundle: installed.Bundle}
 	c.From(installed.Catalog)
 	for _, plan := range n.Plans() {
 		if !plan.Spec.Approved || !plan.Brings(c.Name) || !n.NeedsDigest(c.Package, c.Name) {
@@ -172,8 +170,8 @@ func InstalledFrom(n *state.Namespace, csv string) olm.Catalog {
 			continue
 		}
 		for _, c := range OfPlan(plan, n) {
-			if c.Name == csv && len(c.Catalogs) == 1 {
-				return c.Catalogs[0]
+			if c.Name == csv {
+				return c.Catalog
 			}
 		}
 	}

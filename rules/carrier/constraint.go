@@ -29,8 +29,7 @@ func (c *Bundle) CompareUnpacked(ns *state.Namespace) {
 
 // ForConstraints returns a ClusterServiceVersion of a plan as Constraints see it.
 func (c *Bundle) ForConstraints(ns *state.Namespace) *constraint.Bundle {
-	b := &constraint.Bundle{CSV: c.Name, Package: c.Package, Version: c.Version, Release: c.stated,
-		Properties: c.Properties}
+	b := &constraint.Bundle{Bundle: c.Bundle}
 	if c.Package == "" {
 		b.Unknown |= constraint.Package | constraint.Channel
 	}
@@ -39,12 +38,10 @@ func (c *Bundle) ForConstraints(ns *state.Namespace) *constraint.Bundle {
 	}
 	if c.Unknown != "" || !c.Described || c.disputed {
 		b.Unknown |= constraint.Properties | constraint.Release
-		b.Properties, b.Release = nil, ""
+		b.Properties, b.Stated = nil, ""
 	}
 	c.requests(b, ns)
-	if len(c.Catalogs) == 1 {
-		b.Catalog = c.Catalogs[0]
-	} else {
+	if c.Catalog == (olm.Catalog{}) {
 		b.Unknown |= constraint.CatalogSource
 	}
 	deprecated, known := c.Deprecations(ns)
@@ -70,17 +67,16 @@ func (c *Bundle) ForConstraints(ns *state.Namespace) *constraint.Bundle {
 // requests sets what the contents of a ClusterServiceVersion of a plan request: those that the plan contains, and those
 // that OLM unpacked.
 func (c *Bundle) requests(b *constraint.Bundle, ns *state.Namespace) {
-	spec, grants := c.Spec, c.grants
 	if c.byReference() {
 		unpacked, unknown := unpackedOf(ns, c)
 		if unknown != "" {
 			b.Unknown |= constraint.Contents
-			state.SetRequests(b, ns, spec, nil)
-			return
+			b.Grants = nil
+		} else {
+			b.Spec, b.Grants = cmp.Or(c.Spec, unpacked.Spec), slices.Concat(c.Grants, unpacked.Grants)
 		}
-		spec, grants = cmp.Or(spec, unpacked.Spec), slices.Concat(grants, unpacked.Grants)
 	}
-	state.SetRequests(b, ns, spec, grants)
+	state.SetRequests(b, ns)
 }
 
 // Explain adds why the contents of a ClusterServiceVersion are not known to a finding that depends on them.
@@ -118,18 +114,18 @@ func (c *Bundle) changes(b *constraint.Bundle, ns *state.Namespace) {
 // Deprecations returns what the catalog deprecates of a ClusterServiceVersion of a plan; known is false if that is not
 // known (yet). The conditions of Subscriptions do not tell: they are about what is installed.
 func (c *Bundle) Deprecations(ns *state.Namespace) (d olm.Deprecations, known bool) {
-	if ns == nil || c.Package == "" || len(c.Catalogs) != 1 {
+	if ns == nil || c.Package == "" || c.Catalog == (olm.Catalog{}) {
 		return d, false
 	}
-	return ns.PackageOf(c.Package, c.Catalogs[0]).Deprecations(c.Name, ns.Channels(c.Package))
+	return ns.PackageOf(c.Package, c.Catalog).Deprecations(c.Name, ns.Channels(c.Package))
 }
 
 // FirstSeen returns when the catalog of a ClusterServiceVersion first offered it, or why that is not known.
 func (c *Bundle) FirstSeen(n *state.Namespace) (seen time.Time, unknown string) {
-	if len(c.Catalogs) != 1 {
+	if c.Catalog == (olm.Catalog{}) {
 		return seen, "its catalog is not known, or sources disagree about it"
 	}
-	around, from := n.Facts(), c.Catalogs[0]
+	around, from := n.Facts(), c.Catalog
 	// The record is of what images offered, of which a catalog that OLM connects to elsewhere need not offer any. It
 	// counts while pods are replaced.
 	source, exists := around.Catalogs[from]

@@ -276,8 +276,8 @@ func (c *Contents) setProperties(wrapped string) error {
 	if bundle.Version != "" {
 		c.Version = bundle.Version
 	}
-	if bundle.Release != "" {
-		c.Release = bundle.Release
+	if bundle.Stated != "" {
+		c.Release = bundle.Stated
 	}
 	return nil
 }

@@ -42,14 +42,11 @@ func props(pairs ...string) []olm.Property {
 }
 
 func etcd(more ...string) *Bundle {
-	return &Bundle{
-		CSV: "etcdoperator.v0.9.4", Package: "etcd", Version: "0.9.4", Channel: "stable",
-		Catalog: olm.Catalog{Namespace: "olm", Name: "curated"},
-		Properties: props(append([]string{
+	return &Bundle{Bundle: olm.Bundle{Name: "etcdoperator.v0.9.4", Package: "etcd", Version: "0.9.4", Channel: "stable",
+		Catalog: olm.Catalog{Namespace: "olm", Name: "curated"}, Properties: props(append([]string{
 			"olm.package", `{"packageName":"etcd","version":"0.9.4"}`,
 			"olm.gvk", `{"group":"etcd.database.coreos.com","version":"v1beta2","kind":"EtcdCluster"}`,
-		}, more...)...),
-	}
+		}, more...)...)}}
 }
 
 var (

@@ -97,7 +97,7 @@ func (s *Set) asBundle() *Bundle {
 	if s == nil {
 		return &Bundle{Unknown: Properties}
 	}
-	b := &Bundle{Properties: s.properties}
+	b := &Bundle{Bundle: olm.Bundle{Properties: s.properties}}
 	if s.cluster.Version == "" {
 		b.Unknown = Properties
 	}

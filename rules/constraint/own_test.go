@@ -8,12 +8,13 @@ import (
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 func TestOwn(t *testing.T) {
-	vault := &Bundle{CSV: "vault.v1.0.0", Package: "vault", Version: "1.0.0",
+	vault := &Bundle{Bundle: olm.Bundle{Name: "vault.v1.0.0", Package: "vault", Version: "1.0.0",
 		Properties: props("olm.package", `{"packageName":"vault","version":"1.0.0"}`, "olm.gvk",
-			`{"group":"v","version":"v1","kind":"Vault"}`)}
+			`{"group":"v","version":"v1","kind":"Vault"}`)}}
 	wants := func(value string) *Bundle { return etcd("olm.constraint", value) }
 	vaultGVK := `{"gvk":{"group":"v","version":"v1","kind":"Vault"}}`
 	vaultNew := `{"package":{"packageName":"vault","versionRange":">=2.0.0"}}`
@@ -57,7 +58,7 @@ func TestOwn(t *testing.T) {
 			candidates: []*Bundle{vault},
 			want:       []Finding{{Outcome: Violated, Rule: `package vault in range ">=2.0.0"`}}},
 		{name: "a candidate that is not known", set: plain, bundle: wants(vaultNew),
-			candidates: []*Bundle{{CSV: "x", Unknown: OfBundle}},
+			candidates: []*Bundle{{Bundle: olm.Bundle{Name: "x"}, Unknown: OfBundle}},
 			want: []Finding{{Outcome: Undecided, Rule: `package vault in range ">=2.0.0"`,
 				Why: "the package and the version are not known", Attributes: Package | Version}}},
 		{name: "empty", set: plain, bundle: wants(`{}`),

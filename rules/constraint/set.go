@@ -263,7 +263,7 @@ func digest(b *Bundle, ns Namespace) factsKey {
 			buffer = append(buffer, part...)
 		}
 	}
-	text(b.CSV, b.Package, b.Version, b.Release, b.Channel, b.Catalog.Namespace, b.Catalog.Name, ns.Name,
+	text(b.Name, b.Package, b.Version, b.Release, b.Channel, b.Catalog.Namespace, b.Catalog.Name, ns.Name,
 		b.Deprecated.Package, b.Deprecated.Channel, b.Deprecated.Version)
 	if b.Change != nil {
 		text(b.Change.Digest, b.Change.From)

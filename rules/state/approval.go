@@ -17,7 +17,7 @@ func (n *Namespace) Approval(p *operatorpolicy.Policy) (mode, because string) {
 		return olm.ApprovalManual, n.JudgeText()
 	}
 	if c := n.NotUpgradeable(p.Package, ""); c != nil {
-		return olm.ApprovalManual, text.Name(c.CSV) + " is not upgradeable now"
+		return olm.ApprovalManual, text.Name(c.Name) + " is not upgradeable now"
 	}
 	return olm.ApprovalAutomatic, "spec.upgradeApproval is Automatic and every version is allowed"
 }

@@ -38,16 +38,7 @@ type PlanChanges struct {
 	Replacements []Replacement
 	// ByCSV has a change set for each ClusterServiceVersion of the plan, by name.
 	ByCSV map[string]*change.Set
-	// Bundles has the contents of each, by name.
-	Bundles map[string]*UnpackedBundle
-}
-
-// UnpackedBundle is what Constraints read of a ClusterServiceVersion of a plan that contains a reference to it: OLM
-// unpacks a bundle image into a ConfigMap before it writes the plan.
-type UnpackedBundle struct {
-	// Spec is that of the ClusterServiceVersion as OLM will write it, and Grants are the RBAC objects that come along.
-	Spec   *olm.CSVSpec
-	Grants []*olm.Grants
-	// Fault is why the bundle cannot be read; empty if it can.
-	Fault string
+	// Bundles has the contents of each as OLM will write them, by name: it unpacks a bundle image into a ConfigMap before
+	// it writes the plan, which refers to that.
+	Bundles map[string]*olm.Bundle
 }

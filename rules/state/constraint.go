@@ -9,9 +9,7 @@ import (
 
 // ForConstraints returns an installed ClusterServiceVersion as Constraints see it.
 func (c *Installed) ForConstraints(ns *Namespace) *constraint.Bundle {
-	b := &constraint.Bundle{CSV: c.CSV, Package: c.Package, Version: c.Version, Release: c.Stated,
-		Properties: c.Properties, Channel: c.Channel, Catalog: c.Catalog,
-		Unknown: constraint.Deprecation | constraint.ChangeSet}
+	b := &constraint.Bundle{Bundle: c.Bundle, Unknown: constraint.Deprecation | constraint.ChangeSet}
 	for _, missing := range []struct {
 		missing bool
 		what    constraint.Attributes
@@ -24,7 +22,7 @@ func (c *Installed) ForConstraints(ns *Namespace) *constraint.Bundle {
 			b.Unknown |= missing.what
 		}
 	}
-	SetRequests(b, ns, c.Spec, nil)
+	SetRequests(b, ns)
 	SetConfig(b, ns)
 	return b
 }
@@ -46,20 +44,21 @@ func SetConfig(b *constraint.Bundle, ns *Namespace) {
 	}
 }
 
-// SetRequests sets what the contents of a ClusterServiceVersion request; its spec is nil if they are not known.
-func SetRequests(b *constraint.Bundle, ns *Namespace, spec *olm.CSVSpec, grants []*olm.Grants) {
-	if spec == nil {
+// SetRequests sets what the Spec of a ClusterServiceVersion and its Grants request.
+func SetRequests(b *constraint.Bundle, ns *Namespace) {
+	var problem string
+	b.Release, problem = b.Spec.Release(b.Stated)
+	if b.Spec == nil {
 		b.Unknown |= constraint.InCSV
-		if b.Release != "" { // its properties state it
+		if b.Stated != "" { // its properties state it
 			b.Unknown &^= constraint.Release
 		}
 		return
 	}
-	release, problem := spec.Release(b.Release)
-	if b.Release = release; problem != "" {
+	if problem != "" {
 		b.Unknown |= constraint.Release
 	}
-	demands := &olm.Demands{Spec: spec, Grants: grants, Scope: ns.scope()}
+	demands := &olm.Demands{Spec: b.Spec, Grants: b.Grants, Scope: ns.scope()}
 	if demands.ScopeMatters() {
 		b.Unknown |= constraint.Scope // it must not read as named namespaces, which get fewer rights
 	}

@@ -49,14 +49,14 @@ func (n *Namespace) IsRecorded(csv string, spec *olm.CSVSpec) bool {
 // InstalledAsRecorded reports whether a ClusterServiceVersion is installed with the contents that are recorded of it.
 func (n *Namespace) InstalledAsRecorded(csv string) bool {
 	return slices.ContainsFunc(n.Installed(),
-		func(c Installed) bool { return c.CSV == csv && c.Spec != nil && n.IsRecorded(csv, c.Spec) })
+		func(c Installed) bool { return c.Name == csv && c.Spec != nil && n.IsRecorded(csv, c.Spec) })
 }
 
 // Drifted reports whether an installed ClusterServiceVersion differs from what is recorded of it or, without a record
 // or if its contents were adopted, from its plan. It returns false if neither has its contents.
 func (n *Namespace) Drifted(csv string) bool {
 	for i := range n.Installed() {
-		if c := &n.installed[i]; c.CSV == csv && c.Spec != nil {
+		if c := &n.installed[i]; c.Name == csv && c.Spec != nil {
 			r := n.Recorded(csv)
 			if r != nil && !n.IsRecorded(csv, c.Spec) {
 				return true
@@ -70,8 +70,8 @@ func (n *Namespace) Drifted(csv string) bool {
 // DriftedOf returns an installed ClusterServiceVersion of a package that differs from its plan, or "".
 func (n *Namespace) DriftedOf(pkg string) string {
 	for _, c := range n.Installed() {
-		if c.Package == pkg && n.Drifted(c.CSV) {
-			return c.CSV
+		if c.Package == pkg && n.Drifted(c.Name) {
+			return c.Name
 		}
 	}
 	return ""

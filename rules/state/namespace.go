@@ -104,7 +104,7 @@ func NewNamespace(name string, c NamespaceContents) *Namespace {
 	}
 	n.installed = installedIn(c.CSVs, n.subscriptions)
 	for i := range n.installed {
-		n.installed[i].NotUpgradeable = cmp.Or(c.NotUpgradeable[n.installed[i].CSV], n.installed[i].NotUpgradeable)
+		n.installed[i].NotUpgradeable = cmp.Or(c.NotUpgradeable[n.installed[i].Name], n.installed[i].NotUpgradeable)
 	}
 	return n
 }
@@ -118,17 +118,17 @@ func installedIn(csvs []Installed, subscriptions []*olm.Subscription) []Installe
 		if s.Status.InstalledCSV == "" {
 			continue
 		}
-		i := slices.IndexFunc(installed, func(c Installed) bool { return c.CSV == s.Status.InstalledCSV })
+		i := slices.IndexFunc(installed, func(c Installed) bool { return c.Name == s.Status.InstalledCSV })
 		if i < 0 {
 			i = len(installed)
-			installed = append(installed, Installed{CSV: s.Status.InstalledCSV})
+			installed = append(installed, Installed{Bundle: olm.Bundle{Name: s.Status.InstalledCSV}})
 		}
 		installed[i].Package = cmp.Or(installed[i].Package, s.Spec.Package)
 		if installed[i].Package == s.Spec.Package {
 			installed[i].Channel, installed[i].Catalog = s.Spec.Channel, s.Catalog()
 		}
 	}
-	slices.SortFunc(installed, func(a, b Installed) int { return cmp.Compare(a.CSV, b.CSV) })
+	slices.SortFunc(installed, func(a, b Installed) int { return cmp.Compare(a.Name, b.Name) })
 	return installed
 }
 
@@ -242,8 +242,8 @@ func (n *Namespace) InstalledOf(pkg, except string) string {
 		return ""
 	}
 	for _, c := range n.installed {
-		if c.Package == pkg && c.CSV != except {
-			return c.CSV
+		if c.Package == pkg && c.Name != except {
+			return c.Name
 		}
 	}
 	return ""
@@ -256,7 +256,7 @@ func (n *Namespace) NotUpgradeable(pkg, except string) *Installed {
 		return nil
 	}
 	for i := range n.installed {
-		if c := &n.installed[i]; c.NotUpgradeable != "" && c.Package == pkg && c.CSV != except {
+		if c := &n.installed[i]; c.NotUpgradeable != "" && c.Package == pkg && c.Name != except {
 			return c
 		}
 	}

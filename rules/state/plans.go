@@ -13,7 +13,7 @@ func (n *Namespace) Waits(plan *olm.InstallPlan) bool {
 		return false
 	}
 	return n.IsCurrent(plan) && slices.ContainsFunc(plan.Spec.CSVNames, func(name string) bool {
-		return !slices.ContainsFunc(n.Installed(), func(c Installed) bool { return c.CSV == name && !n.gone(&c) })
+		return !slices.ContainsFunc(n.Installed(), func(c Installed) bool { return c.Name == name && !n.gone(&c) })
 	})
 }
 
@@ -21,7 +21,7 @@ func (n *Namespace) Waits(plan *olm.InstallPlan) bool {
 // taken the copy of one that another namespace installs for all of them for its own.
 func (n *Namespace) gone(c *Installed) bool {
 	return c.Spec == nil && slices.ContainsFunc(n.Subscriptions(), func(s *olm.Subscription) bool {
-		return s.Status.InstalledCSV == c.CSV && s.Status.State == olm.StateUpgradePending
+		return s.Status.InstalledCSV == c.Name && s.Status.State == olm.StateUpgradePending
 	})
 }
 
@@ -68,5 +68,5 @@ func (n *Namespace) StepAccounts() []string {
 // not.
 func (n *Namespace) Installs(csv string) bool {
 	return csv != "" && slices.ContainsFunc(n.Installed(),
-		func(c Installed) bool { return c.CSV == csv && c.Spec != nil })
+		func(c Installed) bool { return c.Name == csv && c.Spec != nil })
 }

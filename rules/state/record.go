@@ -295,11 +295,11 @@ func (n *Namespace) nextOf(pkg string) []RecordedOperator {
 // recordOf returns what is to be recorded of an installed ClusterServiceVersion. Its first contents count where a
 // policy freezes them.
 func (n *Namespace) recordOf(c *Installed, before []RecordedOperator) RecordedOperator {
-	now := RecordedOperator{Package: c.Package, CSV: c.CSV, Version: c.Version, UID: c.UID,
+	now := RecordedOperator{Package: c.Package, CSV: c.Name, Version: c.Version, UID: c.UID,
 		Digest: hexadecimal(c.Spec.SpecDigest()), Annotations: hexadecimal(c.Spec.AnnotationsDigest()),
 		Adopted: len(before) == 0}
 	for _, b := range before {
-		if b.CSV != c.CSV || b.UID != "" && b.UID != c.UID {
+		if b.CSV != c.Name || b.UID != "" && b.UID != c.UID {
 			continue
 		}
 		if len(n.Governing(c.Package)) > 0 {

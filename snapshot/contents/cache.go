@@ -227,11 +227,11 @@ func (e *entry) beforeApproval(now *Reading) *Reading {
 // unread returns change sets that say why they are not known.
 func unread(plan [sha256.Size]byte, replacements []state.Replacement, problem string) *state.PlanChanges {
 	p := &state.PlanChanges{Plan: plan, Replacements: replacements, ByCSV: map[string]*change.Set{},
-		Bundles: map[string]*state.UnpackedBundle{}}
+		Bundles: map[string]*olm.Bundle{}}
 	fault := "they are not read yet: " + text.Escape(problem)
 	for _, c := range replacements {
 		p.ByCSV[c.CSV] = &change.Set{CSV: c.CSV, Package: c.Package, Version: c.Version, From: c.From, Fault: fault}
-		p.Bundles[c.CSV] = &state.UnpackedBundle{Fault: fault}
+		p.Bundles[c.CSV] = &olm.Bundle{Fault: fault}
 	}
 	return p
 }
@@ -259,7 +259,7 @@ func (c *Cache) replaced(r *Reading) {
 			set.Fault = fault
 		}
 		for csv := range r.Bundles {
-			r.Bundles[csv] = &state.UnpackedBundle{Fault: fault}
+			r.Bundles[csv] = &olm.Bundle{Fault: fault}
 		}
 	}
 }

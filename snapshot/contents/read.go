@@ -89,7 +89,7 @@ func Read(
 	r.Approved = stored.Spec.Approved
 	r.Finished = stored.Finished()
 	r.Plan, r.Replacements = stored.ContentsDigest(), replacements
-	r.ByCSV, r.Bundles = map[string]*change.Set{}, map[string]*state.UnpackedBundle{}
+	r.ByCSV, r.Bundles = map[string]*change.Set{}, map[string]*olm.Bundle{}
 	for _, replacement := range replacements {
 		set, err := r.compare(ctx, replacement)
 		if err != nil {
@@ -114,7 +114,7 @@ func (r *reader) compare(ctx context.Context, replaces state.Replacement) (*chan
 		return nil, err
 	}
 	set := &change.Set{Fault: fault}
-	r.Bundles[replaces.CSV] = &state.UnpackedBundle{Fault: fault}
+	r.Bundles[replaces.CSV] = &olm.Bundle{Fault: fault}
 	if fault == "" {
 		contents := change.ReadContents(replaces.CSV, r.namespace, manifests)
 		if ref != nil {
@@ -143,13 +143,13 @@ func (r *reader) compare(ctx context.Context, replaces state.Replacement) (*chan
 }
 
 // bundleOf returns what Constraints read of the contents of a bundle.
-func bundleOf(c *change.Contents) *state.UnpackedBundle {
+func bundleOf(c *change.Contents) *olm.Bundle {
 	csv, err := c.ClusterServiceVersion()
 	if err != nil {
-		return &state.UnpackedBundle{Fault: err.Error()}
+		return &olm.Bundle{Fault: err.Error()}
 	}
 	csv.Spec.KeepDigest()
-	return &state.UnpackedBundle{Spec: &csv.Spec, Grants: c.Grants()}
+	return &olm.Bundle{Spec: &csv.Spec, Grants: c.Grants()}
 }
 
 // manifests returns the objects that a ClusterServiceVersion of the plan brings, with the reference to the ConfigMap

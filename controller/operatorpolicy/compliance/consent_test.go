@@ -18,7 +18,7 @@ func reviewed(p *olm.InstallPlan, consent policyv1beta2.Consent) given {
 	return func(in *Input) {
 		upgrading(p, p.Metadata.Name)(in)
 		in.Policy.Spec.Consent = &consent
-		installed := state.Installed{CSV: "etcd.v1.2.0", Package: "etcd", Version: "1.2.0"}
+		installed := state.Installed{Bundle: olm.Bundle{Name: "etcd.v1.2.0", Package: "etcd", Version: "1.2.0"}}
 		changes := func(plan *olm.InstallPlan, replacements []state.Replacement) *state.PlanChanges {
 			return &state.PlanChanges{Plan: plan.ContentsDigest(), Replacements: replacements,
 				ByCSV: map[string]*change.Set{"etcd.v1.3.0": upgradeOfEtcd()}}
