@@ -15,10 +15,13 @@ type CatalogSource struct {
 	Status   struct {
 		Connection struct {
 			// State is that of OLM's last connection to the catalog, "" if there was none.
-			State string `json:"lastObservedState"`
+			State   string `json:"lastObservedState"`
+			Address string `json:"address"`
 		} `json:"connectionState"`
 		// Service is the one that OLM connects to, without spec.address; nil until OLM has made it.
 		Service *registryService `json:"registryService"`
+		// Polled is when OLM last looked for a newer image.
+		Polled string `json:"latestImageRegistryPoll"`
 	} `json:"status"`
 }
 

@@ -12,9 +12,30 @@ import (
 type CSV struct {
 	Metadata ObjectMeta `json:"metadata"`
 	Spec     CSVSpec    `json:"spec"`
-	// Status is not read with the rest, which a review judges; see ReadCSVStatus.
+	// Status is not read with the rest, which a review judges; see ReadCSVStatus. Neither is Bundle, which has what
+	// StatedBundle returns.
 	Status CSVStatus `json:"-"`
+	Bundle Bundle    `json:"-"`
+	// Written is the JSON of a virtual operator, all of which Opgate writes; nil of others.
+	Written []byte `json:"-"`
 }
+
+// StatedBundle returns what a ClusterServiceVersion states of its bundle. One whose properties do not parse is of an
+// unknown package.
+func (c *CSV) StatedBundle() Bundle {
+	var b Bundle
+	if properties := c.Metadata.Annotations.Properties; properties != "" {
+		if read, err := ParseBundle(properties); err == nil {
+			b = read
+		}
+	}
+	b.Name, b.Spec = c.Metadata.Name, &c.Spec
+	b.Release, _ = c.Spec.Release(b.Stated)
+	return b
+}
+
+// IsVirtual reports whether this is a virtual operator, by a label that only Opgate may write.
+func (c *CSV) IsVirtual() bool { return c.Metadata.Labels.VirtualOperator != nil }
 
 // CSVStatus is what is only reported of a ClusterServiceVersion: what OLM did with it, and what in its spec that takes.
 type CSVStatus struct {

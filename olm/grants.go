@@ -83,8 +83,7 @@ func (g *Grants) read(text []byte) *Grants {
 		return g
 	}
 	var object struct {
-		Kind string `json:"kind"`
-		reference
+		Reference
 		Rules []permissionRule `json:"rules"`
 		// AggregationRule adds the rules of other roles.
 		AggregationRule *struct{} `json:"aggregationRule"`
@@ -96,7 +95,7 @@ func (g *Grants) read(text []byte) *Grants {
 		return g
 	}
 	switch {
-	case object.Kind == "ConfigMap" && object.complete():
+	case object.complete():
 		return nil
 	case object.Kind != g.kind && object.Kind != "":
 		g.why = "is of another kind in its manifest"
@@ -111,15 +110,26 @@ func (g *Grants) read(text []byte) *Grants {
 	return g
 }
 
-// reference replaces the manifest of an object from an image. OLM accepts it only if all fields are set (refForStep in
-// operator-lifecycle-manager pkg/controller/operators/catalog/manifests.go).
-type reference struct {
+// Reference replaces the manifest of an object from an image, which OLM unpacked into a ConfigMap. OLM accepts it only
+// if the fields before Replaces are set (refForStep in operator-lifecycle-manager
+// pkg/controller/operators/catalog/manifests.go).
+type Reference struct {
+	Kind             string `json:"kind"`
 	Name             string `json:"name"`
 	Namespace        string `json:"namespace"`
 	CatalogName      string `json:"catalogSourceName"`
 	CatalogNamespace string `json:"catalogSourceNamespace"`
+	Replaces         string `json:"replaces"`
+	Properties       string `json:"properties"`
 }
 
-func (r *reference) complete() bool {
-	return r.Name != "" && r.Namespace != "" && r.CatalogName != "" && r.CatalogNamespace != ""
+func (r *Reference) complete() bool {
+	return r.Kind == "ConfigMap" && r.Name != "" && r.Namespace != "" && r.CatalogName != "" && r.CatalogNamespace != ""
+}
+
+// ReadReference reads a manifest that may be one, as OLM does, with encoding/json: a key in another case must not mean
+// different things to the two.
+func ReadReference(manifest []byte) (ref Reference, ok bool) {
+	err := json.Unmarshal(manifest, &ref)
+	return ref, err == nil && ref.complete()
 }

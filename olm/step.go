@@ -188,12 +188,8 @@ func (r *StepResource) Inline() bool {
 		return m.Spec != nil || m.inline
 	}
 	manifest, err := m.JSON()
-	var object struct {
-		Kind string `json:"kind"`
-		reference
-	}
-	// With encoding/json, as OLM reads it: a key in another case must not mean different things to the two.
-	return err != nil || json.Unmarshal(manifest, &object) != nil || object.Kind != "ConfigMap" || !object.complete()
+	_, refers := ReadReference(manifest)
+	return err != nil || !refers
 }
 
 // Subscription reads the manifest of a Subscription, which OLM generates for a dependency. It returns nil for another

@@ -33,6 +33,7 @@ type SubscriptionStatus struct {
 	CurrentCSV   string `json:"currentCSV"`
 	InstalledCSV string `json:"installedCSV"`
 	State        string `json:"state"`
+	LastUpdated  string `json:"lastUpdated"`
 	// InstallPlan is the plan that installs CurrentCSV.
 	InstallPlan struct {
 		Name string `json:"name"`

@@ -314,7 +314,7 @@ func TestCSVNamedAsAttacks(t *testing.T) {
 		}
 		return c
 	}
-	fake := func(c *olm.CSV) { c.Metadata.Labels.VirtualOperator = "offers" }
+	fake := func(c *olm.CSV) { c.Metadata.Labels.VirtualOperator = new("offers") }
 	copied := func(c *olm.CSV) { c.Metadata.Labels.CopiedFrom = "elsewhere" }
 	const etcd = `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.2"}},{"type":"certified","value":true}]}`
 	running := func(approval string, phase string) *olm.InstallPlan {
@@ -591,7 +591,7 @@ func TestVirtualOperators(t *testing.T) {
 	if got, want := VirtualOperatorName("hardware"), "opgate-properties-hardware"; got != want {
 		t.Errorf("it is called %s, want %s", got, want)
 	}
-	csv := &olm.CSV{Metadata: olm.ObjectMeta{Name: names[0], Labels: olm.Labels{VirtualOperator: long}}}
+	csv := &olm.CSV{Metadata: olm.ObjectMeta{Name: names[0], Labels: olm.Labels{VirtualOperator: &long}}}
 	if _, here := state.InstalledBy(csv); here {
 		t.Error("a virtual operator passes for one that is installed")
 	}

@@ -50,7 +50,7 @@ type CSVInput struct {
 func JudgeCSV(in CSVInput) verdict.Verdict {
 	v := verdict.Verdict{Object: "clusterserviceversion " + in.New.Metadata.Key()}
 	judgeVirtualOperator(&in, &v)
-	if v.Decision != verdict.Allow || state.IsVirtual(in.New) || !in.Namespace.Judged() && !in.Namespace.Protected() ||
+	if v.Decision != verdict.Allow || in.New.IsVirtual() || !in.Namespace.Judged() && !in.Namespace.Protected() ||
 		!in.matters() {
 		return v
 	}
@@ -245,9 +245,10 @@ func judgeVirtualOperator(in *CSVInput, v *verdict.Verdict) {
 		v.Add(RuleCSVVirtualOperator, verdict.Finding{Decision: verdict.Deny, What: what,
 			Accepted: "Opgate makes it from the properties of the Constraint; change those instead"})
 	}
-	switch is, was := state.IsVirtual(in.New), in.Old != nil && state.IsVirtual(in.Old); {
-	case was && (in.changed() || in.Old.Metadata.Labels.VirtualOperator != in.New.Metadata.Labels.VirtualOperator):
-		deny("changing the virtual operator of Constraint " + text.Name(in.Old.Metadata.Labels.VirtualOperator) +
+	switch is, was := in.New.IsVirtual(), in.Old != nil && in.Old.IsVirtual(); {
+	case was && (in.changed() || !in.New.IsVirtual() ||
+		*in.Old.Metadata.Labels.VirtualOperator != *in.New.Metadata.Labels.VirtualOperator):
+		deny("changing the virtual operator of Constraint " + text.Name(*in.Old.Metadata.Labels.VirtualOperator) +
 			" is not allowed")
 	case is && !was:
 		deny("a virtual operator, which label " + metakey.VirtualOperator + " makes it, is for Opgate alone to write")

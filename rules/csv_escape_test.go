@@ -87,7 +87,7 @@ func TestA4Escapes(t *testing.T) {
 		},
 		{
 			name: "a virtual operator", policy: other, plans: []*olm.InstallPlan{installing(t, etcdSpec)},
-			edit: func(c *olm.CSV) { c.Metadata.Labels.VirtualOperator = "curated" },
+			edit: func(c *olm.CSV) { c.Metadata.Labels.VirtualOperator = new("curated") },
 		},
 		{
 			name: "it is being deleted", policy: other, plans: []*olm.InstallPlan{installing(t, etcdSpec)},

@@ -123,7 +123,7 @@ type Escape struct {
 // also false, without reasons, for copies, virtual operators and objects that are being deleted. Otherwise reasons is
 // empty if admission would have allowed it, with or without a warning.
 func JudgeEscape(csv *olm.CSV, ns *state.Namespace) (reasons []Escape, known bool) {
-	if csv.Metadata.Labels.CopiedFrom != "" || state.IsVirtual(csv) || csv.Metadata.DeletionTimestamp != "" {
+	if csv.Metadata.Labels.CopiedFrom != "" || csv.IsVirtual() || csv.Metadata.DeletionTimestamp != "" {
 		return nil, false
 	}
 	in := CSVInput{New: csv, Namespace: ns}

@@ -7,13 +7,13 @@ import (
 
 // decodeCatalog decodes a CatalogSource, to which every namespace may refer. One that does not decode is not known to
 // rules.
-func decodeCatalog(raw []byte) (any, Subject, error) {
+func decodeCatalog(raw []byte) (any, error) {
 	c, err := olm.DecodeCatalogSource(raw)
 	if err != nil {
-		return nil, InCluster(), err
+		return nil, err
 	}
 	c.Metadata = olm.ObjectMeta{Namespace: c.Metadata.Namespace, Name: c.Metadata.Name, UID: c.Metadata.UID}
-	return c, InCluster(), nil
+	return c, nil
 }
 
 func addCatalog(to *rules.Cluster, _ string, value any) {
@@ -23,12 +23,12 @@ func addCatalog(to *rules.Cluster, _ string, value any) {
 
 // decodePod decodes a pod of a CatalogSource, to which every namespace may refer. One that does not decode shows nothing
 // of its image.
-func decodePod(raw []byte) (any, Subject, error) {
+func decodePod(raw []byte) (any, error) {
 	pod, err := olm.DecodeCatalogPod(raw)
 	if err != nil || pod == nil {
-		return nil, InCluster(), err
+		return nil, err
 	}
-	return pod, InCluster(), nil
+	return pod, nil
 }
 
 func addPod(to *rules.Cluster, _ string, value any) {
@@ -38,12 +38,12 @@ func addPod(to *rules.Cluster, _ string, value any) {
 }
 
 // decodeService decodes the Service of a CatalogSource, to which every namespace may refer.
-func decodeService(raw []byte) (any, Subject, error) {
+func decodeService(raw []byte) (any, error) {
 	service, err := olm.DecodeCatalogService(raw)
 	if err != nil || service == nil {
-		return nil, InCluster(), err
+		return nil, err
 	}
-	return service, InCluster(), nil
+	return service, nil
 }
 
 func addService(to *rules.Cluster, _ string, value any) {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // InstalledGlobally returns the namespaces, sorted, with a ClusterServiceVersion of a package and an OperatorGroup for
@@ -23,26 +24,19 @@ func (s *Snapshot) InstalledElsewhere(pkg, namespace string) bool {
 // fact of theirs.
 func (s *Snapshot) Copied(pkg, namespace string) bool {
 	return slices.ContainsFunc(s.Objects(ClusterServiceVersions, InNamespace(namespace)), func(o *Object) bool {
-		csv, ok := o.value.(*storedCSV)
-		return ok && csv.copied() && csv.installed.Package == pkg
+		return o.Copied() && o.CSV().Bundle.Package == pkg
 	})
 }
 
 // globalPackages returns the packages, sorted, that are installed in a namespace for all namespaces.
 func (e *entry) globalPackages() []string {
-	var groups []*olm.OperatorGroup
-	for _, o := range e.of(OperatorGroups) {
-		if g, ok := o.value.(*olm.OperatorGroup); ok {
-			groups = append(groups, g)
-		}
-	}
-	if olm.ScopeOf(groups) != olm.ScopeCluster {
+	if olm.ScopeOf(e.judged.Groups()) != olm.ScopeCluster {
 		return nil
 	}
 	var packages []string
-	for _, o := range e.of(ClusterServiceVersions) {
-		if csv, ok := o.value.(*storedCSV); ok && csv.here && csv.installed.Package != "" {
-			packages = append(packages, csv.installed.Package)
+	for _, csv := range e.judged.CSVs() {
+		if state.Here(csv) && csv.Bundle.Package != "" {
+			packages = append(packages, csv.Bundle.Package)
 		}
 	}
 	slices.Sort(packages)

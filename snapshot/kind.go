@@ -37,14 +37,12 @@ type Kind struct {
 	restless bool
 
 	index int
-	// decode decodes an object and returns its subject. A nil value counts for nothing.
-	decode func(raw []byte) (value any, concerns Subject, err error)
+	// decode decodes an object. A nil value counts for nothing.
+	decode func(raw []byte) (value any, err error)
 	// salvage replaces decode if that fails; nil omits the value.
-	salvage func(m *metav1.ObjectMeta, raw []byte, cause error) (value any, concerns Subject)
+	salvage func(m *metav1.ObjectMeta, raw []byte, cause error) (value any)
 	// add adds a value to the input of judging, of its namespace or of the cluster; nil for kinds that are not judged.
 	add func(to *rules.Cluster, in string, value any)
-	// keep returns the further fields that controllers read; nil for none.
-	keep func(raw []byte) map[string]any
 }
 
 // Readers are the components that need a kind.
@@ -88,13 +86,13 @@ var (
 		Resource: "namespaces", ClusterScoped: true,
 		decode: decodeNamespace, add: addNamespace}
 	Subscriptions = &Kind{GroupVersionKind: olm.SubscriptionGVK, Resource: "subscriptions",
-		decode: decodeSubscription, add: addSubscription, keep: keeping(keptOfSubscription)}
+		decode: decodeSubscription, salvage: salvageSubscription, add: addSubscription}
 	InstallPlans = &Kind{GroupVersionKind: olm.InstallPlanGVK, Resource: "installplans",
 		decode: decodePlan, add: addPlan}
 	ClusterServiceVersions = &Kind{GroupVersionKind: olm.ClusterServiceVersionGVK, Resource: "clusterserviceversions",
-		decode: decodeCSV, salvage: salvageCSV, add: addCSV, keep: keepCSV}
+		decode: decodeCSV, salvage: salvageCSV, add: addCSV}
 	OperatorGroups = &Kind{GroupVersionKind: olm.OperatorGroupGVK, Resource: "operatorgroups",
-		decode: decodeOperatorGroup, add: addOperatorGroup, keep: keeping(keptOfOperatorGroup)}
+		decode: decodeOperatorGroup, salvage: salvageOperatorGroup, add: addOperatorGroup}
 
 	OperatorConditions = &Kind{GroupVersionKind: olm.OperatorConditionGVK, Resource: "operatorconditions",
 		Optional: true,
@@ -108,7 +106,7 @@ var (
 		decode: decodeMembers, salvage: salvageMembers}
 
 	CatalogSources = &Kind{GroupVersionKind: olm.CatalogSourceGVK, Resource: "catalogsources", restless: true,
-		decode: decodeCatalog, add: addCatalog, keep: keeping(keptOfCatalog)}
+		decode: decodeCatalog, add: addCatalog}
 	Pods = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: "pods",
 		Readers: Facts, restless: true,
 		Selector: metakey.CatalogSource, decode: decodePod, add: addPod}
@@ -126,7 +124,7 @@ var (
 	CustomResourceDefinitions = &Kind{GroupVersionKind: schema.GroupVersionKind{Group: "apiextensions.k8s.io",
 		Version: "v1", Kind: "CustomResourceDefinition"},
 		Resource: "customresourcedefinitions", ClusterScoped: true, Readers: Leader, restless: true,
-		decode: decodeDefinition, keep: keeping(keptOfDefinition)}
+		decode: decodeDefinition}
 	// ClusterExtensions and ClusterObjectSets of OLM v1 show which operators its migration tool has taken over.
 	ClusterExtensions = &Kind{GroupVersionKind: olm.ClusterExtensionGVK, Resource: "clusterextensions",
 		ClusterScoped: true, Optional: true,

@@ -11,21 +11,20 @@ import (
 type notUpgradeable struct{ csv, why string }
 
 // decodeOperatorCondition retains nothing of an operator that may be replaced.
-func decodeOperatorCondition(raw []byte) (any, Subject, error) {
+func decodeOperatorCondition(raw []byte) (any, error) {
 	c, err := olm.DecodeOperatorCondition(raw)
 	if err != nil {
-		return nil, Subject{}, err
+		return nil, err
 	}
-	concerns := InNamespace(c.Metadata.Namespace)
 	if why := c.NotUpgradeable(); why != "" {
-		return &notUpgradeable{c.Metadata.Name, why}, concerns, nil
+		return &notUpgradeable{c.Metadata.Name, why}, nil
 	}
-	return nil, concerns, nil
+	return nil, nil
 }
 
 // salvageOperatorCondition retains one that does not decode as that of an operator that must not be replaced.
-func salvageOperatorCondition(m *metav1.ObjectMeta, _ []byte, _ error) (any, Subject) {
-	return &notUpgradeable{m.Name, "it cannot be read"}, InNamespace(m.Namespace)
+func salvageOperatorCondition(m *metav1.ObjectMeta, _ []byte, _ error) any {
+	return &notUpgradeable{m.Name, "it cannot be read"}
 }
 
 func addOperatorCondition(to *rules.Cluster, in string, value any) {

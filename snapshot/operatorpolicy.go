@@ -22,10 +22,10 @@ type storedPolicy struct {
 	policy *operatorpolicy.Policy
 }
 
-func decodePolicy(raw []byte) (any, Subject, error) {
+func decodePolicy(raw []byte) (any, error) {
 	raw, err := conversion.Current(raw)
 	if err != nil {
-		return nil, Subject{}, err
+		return nil, err
 	}
 	op, strict, err := rules.DecodeOperatorPolicy(raw)
 	if err != nil { // a status in another form, by another program, does not make a policy unreadable
@@ -34,7 +34,7 @@ func decodePolicy(raw []byte) (any, Subject, error) {
 		}
 	}
 	if err != nil {
-		return nil, Subject{}, err
+		return nil, err
 	}
 	leaveOut(op)
 	op.Status = share(&op.Status)
@@ -43,7 +43,7 @@ func decodePolicy(raw []byte) (any, Subject, error) {
 	misnamed := false // the field that has no known name may be that of the namespace
 	for _, fault := range strict {
 		if strings.HasPrefix(fault.Error(), `duplicate field "spec`) {
-			return nil, Subject{}, fault // either of the two values may be meant
+			return nil, fault // either of the two values may be meant
 		}
 		misnamed = misnamed ||
 			op.Spec.Subscription.Namespace == "" &&
@@ -57,12 +57,12 @@ func decodePolicy(raw []byte) (any, Subject, error) {
 	if misnamed && !p.AnyNamespace {
 		p.Widen(p.AnyPackage, true)
 	}
-	return &storedPolicy{op, faults, p}, InNamespace(p.Concerns()), nil
+	return &storedPolicy{op, faults, p}, nil
 }
 
 // salvagePolicy retains a stored policy that does not decode as one that holds what it may govern: it must not
 // disappear.
-func salvagePolicy(m *metav1.ObjectMeta, raw []byte, cause error) (any, Subject) {
+func salvagePolicy(m *metav1.ObjectMeta, raw []byte, cause error) any {
 	var content map[string]any
 	if strict, err := kjson.UnmarshalStrict(raw, &content); err != nil || len(strict) > 0 {
 		content = nil // of two values, neither counts
@@ -77,7 +77,7 @@ func salvagePolicy(m *metav1.ObjectMeta, raw []byte, cause error) (any, Subject)
 	spec.Subscription.Namespace = text("spec", "subscription", "namespace")
 	spec.Subscription.Name = text("spec", "subscription", "name")
 	p := operatorpolicy.Unreadable(m.Namespace, m.Name, spec, cause)
-	return &storedPolicy{policy: p}, InNamespace(p.Concerns())
+	return &storedPolicy{policy: p}
 }
 
 func addPolicy(to *rules.Cluster, _ string, value any) { to.AddPolicy(value.(*storedPolicy).policy) }

@@ -58,7 +58,7 @@ func (t *tallies) count(current *snapshot.Snapshot, now time.Time) {
 		if !o.VirtualOperator() || o.DeletionTimestamp != nil {
 			continue
 		}
-		name := virtual.ConstraintOf(o.Unstructured())
+		name := virtual.ConstraintOf(written(o.CSV()))
 		if t.made[name] == nil {
 			t.made[name] = map[string]bool{}
 		}

@@ -29,18 +29,11 @@ func (c *Installed) ContentsDigest() (digest [sha256.Size]byte) {
 // installed, with an unknown package.
 func InstalledBy(c *olm.CSV) (installed Installed, here bool) {
 	c.Spec.KeepDigest()
-	if properties := c.Metadata.Annotations.Properties; properties != "" {
-		if bundle, err := olm.ParseBundle(properties); err == nil {
-			installed.Bundle = bundle
-		}
-	}
-	installed.Name, installed.UID, installed.Spec = c.Metadata.Name, c.Metadata.UID, &c.Spec
-	installed.Release, _ = c.Spec.Release(installed.Stated)
-	return installed, c.Metadata.Labels.CopiedFrom == "" && !IsVirtual(c)
+	return Installed{Bundle: c.StatedBundle(), UID: c.Metadata.UID}, Here(c)
 }
 
-// IsVirtual reports whether this is a virtual operator, by a label that only Opgate may write.
-func IsVirtual(c *olm.CSV) bool { return c.Metadata.Labels.VirtualOperator != "" }
+// Here reports whether a ClusterServiceVersion installs something in its namespace.
+func Here(c *olm.CSV) bool { return c.Metadata.Labels.CopiedFrom == "" && !c.IsVirtual() }
 
 // PlanThatInstalled returns the completed plan that wrote a ClusterServiceVersion. Of several, one may be forged: then
 // none is.

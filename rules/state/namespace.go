@@ -25,6 +25,7 @@ type Namespace struct {
 	// unnamed are the policies whose package cannot be read: they govern every package.
 	unnamed       []*operatorpolicy.Policy
 	subscriptions []*olm.Subscription
+	csvs          []*olm.CSV
 	installed     []Installed
 	plans         []*olm.InstallPlan
 	enforced      []*operatorpolicy.Policy
@@ -45,9 +46,11 @@ type NamespaceContents struct {
 	// Policies are those whose TargetNamespace is this one, and those with AnyNamespace.
 	Policies      []*operatorpolicy.Policy
 	Subscriptions []*olm.Subscription
-	// CSVs excludes copies (label olm.copiedFrom): those are installed in other namespaces.
-	CSVs  []Installed
-	Plans []*olm.InstallPlan
+	// CSVs excludes copies (label olm.copiedFrom), which are installed in other namespaces, and virtual operators; Stored
+	// has all ClusterServiceVersions, sorted by name.
+	CSVs   []Installed
+	Stored []*olm.CSV
+	Plans  []*olm.InstallPlan
 	// NotUpgradeable is why installed ClusterServiceVersions must not be replaced now, by name.
 	NotUpgradeable map[string]string
 	// Groups are the OperatorGroups.
@@ -73,6 +76,7 @@ func NewNamespace(name string, c NamespaceContents) *Namespace {
 		name:           name,
 		policies:       slices.Clone(c.Policies),
 		subscriptions:  slices.Clone(c.Subscriptions),
+		csvs:           slices.Clip(c.Stored),
 		plans:          slices.Clone(c.Plans),
 		groups:         slices.Clone(c.Groups),
 		forConstraints: constraint.Namespace{Name: name, Labels: c.Labels, Unknown: !c.Exists},
@@ -179,6 +183,15 @@ func (n *Namespace) Installed() []Installed {
 		return nil
 	}
 	return n.installed
+}
+
+// CSVs returns all ClusterServiceVersions, sorted by name: copies and virtual operators too, and none that only the
+// status of a Subscription shows. Their contents are read as far as they are installed here.
+func (n *Namespace) CSVs() []*olm.CSV {
+	if n == nil {
+		return nil
+	}
+	return n.csvs
 }
 
 // Policies returns the policies that govern packages here, sorted by namespace and name.
@@ -316,6 +329,7 @@ func (n *Namespace) WithPolicy(p *operatorpolicy.Policy) *Namespace {
 	}
 	contents.Subscriptions, contents.Plans, contents.CSVs, contents.Groups = n.subscriptions, n.plans, n.installed,
 		n.groups
+	contents.Stored = n.csvs
 	contents.Exists, contents.Deleting, contents.Labels, contents.Constraints = n.Exists(), n.deleting, n.Labels(),
 		n.constraints
 	contents.UID, contents.Record, contents.Facts = n.uid, n.record, n.facts

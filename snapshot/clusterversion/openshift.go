@@ -42,8 +42,7 @@ func (w *Watcher) watchOpenShift(ctx context.Context) {
 		w.Log.Error(err, "OpenShift version is not watched")
 		return
 	}
-	// These return an error on a running informer only.
-	_ = version.Informer.SetTransform(onlyVersion)
+	// It returns an error on a running informer only.
 	_ = version.Informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		w.Log.Info("OpenShift version watch interrupted, retrying with backoff", "error", err.Error())
 		// Otherwise a missing permission would hide the version of Kubernetes permanently.
@@ -59,20 +58,6 @@ func (w *Watcher) watchOpenShift(ctx context.Context) {
 		}
 	})
 	version.Informer.RunWithContext(ctx)
-}
-
-// onlyVersion trims a ClusterVersion to the fields that are used; its history and conditions are large.
-func onlyVersion(obj any) (any, error) {
-	u, ok := obj.(*unstructured.Unstructured)
-	if !ok {
-		return obj, nil
-	}
-	kept := &unstructured.Unstructured{Object: map[string]any{}}
-	kept.SetGroupVersionKind(u.GroupVersionKind())
-	kept.SetName(u.GetName())
-	kept.SetResourceVersion(u.GetResourceVersion())
-	_ = unstructured.SetNestedField(kept.Object, desired(u), "status", "desired", "version") // the object is empty
-	return kept, nil
 }
 
 // desired returns the version that the cluster has or is being upgraded to.

@@ -23,6 +23,7 @@ import (
 	"github.com/opgate/opgate/rules/change"
 	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/snapshot/supply"
 )
 
 const (
@@ -81,9 +82,7 @@ type entry struct {
 // New returns a cache. Start runs it.
 func New(o Options) *Cache {
 	return &Cache{Options: o, asked: make(chan struct{}), entries: map[types.UID]*entry{},
-		unpacked: map[types.UID][sha256.Size]byte{},
-		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](firstRetry, lastRetry))}
+		unpacked: map[types.UID][sha256.Size]byte{}, queue: supply.NewQueue[types.UID](firstRetry, lastRetry)}
 }
 
 // Get returns what a plan changes; nil while that is not known, and then it is being read. It implements rules.Changes.
@@ -113,37 +112,27 @@ func (c *Cache) Get(plan *olm.InstallPlan, replacements []state.Replacement) *st
 // Start reads until the context ends.
 func (c *Cache) Start(ctx context.Context) error {
 	var running sync.WaitGroup
-	for range maxReads {
-		running.Go(func() {
-			for c.process(ctx) {
-			}
-		})
-	}
+	running.Go(func() {
+		supply.Run(ctx, c.queue, maxReads, func(id types.UID) { c.process(ctx, id) })
+	})
 	select {
 	case <-c.asked:
 		if c.Watch != nil {
-			running.Go(func() { c.Watch(ctx, c.objectChanged) })
+			c.Watch(ctx, c.objectChanged)
 		}
-		<-ctx.Done()
 	case <-ctx.Done():
 	}
-	c.queue.ShutDown()
 	running.Wait()
 	return nil
 }
 
-// process reads the next plan of the queue. It returns false once the queue is shut down.
-func (c *Cache) process(ctx context.Context) bool {
-	id, shutdown := c.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer c.queue.Done(id)
+// process reads a plan.
+func (c *Cache) process(ctx context.Context, id types.UID) {
 	c.mu.Lock()
 	e := c.entries[id]
-	if e == nil || ctx.Err() != nil {
+	if e == nil {
 		c.mu.Unlock()
-		return true
+		return
 	}
 	plan, replacements := e.plan, e.replacements
 	c.mu.Unlock()
@@ -160,7 +149,6 @@ func (c *Cache) process(ctx context.Context) bool {
 	} else if c.update(id, reading, err) {
 		c.Changed(plan.Namespace)
 	}
-	return true
 }
 
 // drop forgets a plan. One that is asked for again is read again.
@@ -294,13 +282,7 @@ func (c *Cache) makeRoom() {
 	if len(c.entries) < maxEntries {
 		return
 	}
-	var oldest types.UID
-	var at time.Time
-	for id, e := range c.entries {
-		if at.IsZero() || e.asked.Before(at) {
-			oldest, at = id, e.asked
-		}
-	}
+	oldest := supply.Oldest(c.entries, func(e *entry) time.Time { return e.asked })
 	delete(c.entries, oldest)
 	c.queue.Forget(oldest)
 }

@@ -156,7 +156,7 @@ func bundleOf(c *change.Contents) *olm.Bundle {
 // that they are in, if they are; or the fault for which they cannot be read.
 func (r *reader) manifests(
 	ctx context.Context, csv string,
-) (manifests []json.RawMessage, in *reference, fault string, err error) {
+) (manifests []json.RawMessage, in *olm.Reference, fault string, err error) {
 	found := false
 	for i := range r.plan.Status.Steps {
 		step := &r.plan.Status.Steps[i]
@@ -169,7 +169,7 @@ func (r *reader) manifests(
 			return nil, nil, fmt.Sprintf("the manifest of %s %s in the plan cannot be read: %s",
 				text.Name(step.Resource.Kind), text.Name(step.Resource.Name), text.Escape(err.Error())), nil
 		}
-		ref, ok := referenceIn(manifest)
+		ref, ok := olm.ReadReference(manifest)
 		switch {
 		case !ok:
 			manifests = append(manifests, typed(manifest, &step.Resource))
@@ -190,28 +190,6 @@ func (r *reader) manifests(
 	return manifests, in, fault, nil
 }
 
-// reference is the manifest of a step whose bundle OLM unpacked into a ConfigMap: UnpackedBundleReference in
-// operator-lifecycle-manager pkg/controller/operators/catalog/operator.go.
-type reference struct {
-	Kind                   string `json:"kind"`
-	Name                   string `json:"name"`
-	Namespace              string `json:"namespace"`
-	CatalogSourceName      string `json:"catalogSourceName"`
-	CatalogSourceNamespace string `json:"catalogSourceNamespace"`
-	Replaces               string `json:"replaces"`
-	Properties             string `json:"properties"`
-}
-
-// referenceIn reads a manifest as OLM does, with encoding/json: a key in another case must not mean different things to
-// the two.
-func referenceIn(manifest []byte) (ref reference, ok bool) {
-	if json.Unmarshal(manifest, &ref) != nil {
-		return ref, false
-	}
-	return ref, ref.Kind == "ConfigMap" && ref.Name != "" && ref.Namespace != "" && ref.CatalogSourceName != "" &&
-		ref.CatalogSourceNamespace != ""
-}
-
 // isPartial reports whether an object that a source does not have may exist.
 func isPartial(s Source) bool {
 	files, ok := s.(*Files)
@@ -220,13 +198,13 @@ func isPartial(s Source) bool {
 
 // unpack returns the manifests in the ConfigMap that a step refers to.
 func (r *reader) unpack(
-	ctx context.Context, ref reference, step *olm.StepResource,
+	ctx context.Context, ref olm.Reference, step *olm.StepResource,
 ) (manifests []json.RawMessage, fault string, err error) {
 	key := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 	name := "ConfigMap " + text.Name(key.String()) + ", which its bundle is unpacked into,"
 	r.Unpacked = append(r.Unpacked, Unpacked{NamespacedName: key})
-	if ref.Namespace != step.CatalogNamespace || ref.CatalogSourceNamespace != step.CatalogNamespace ||
-		ref.CatalogSourceName != step.CatalogName {
+	if ref.Namespace != step.CatalogNamespace || ref.CatalogNamespace != step.CatalogNamespace ||
+		ref.CatalogName != step.CatalogName {
 		return nil, name + " is not in the namespace of its catalog", nil
 	}
 	raw, err := r.Get(ctx, configMaps, key)

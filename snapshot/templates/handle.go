@@ -16,20 +16,6 @@ import (
 // grace is how long a resolution may exceed its time limit before it is abandoned.
 const grace = 2 * time.Second
 
-func (r *Resolver) handleNext(ctx context.Context) bool {
-	key, shutdown := r.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer r.queue.Done(key)
-	if r.handle(ctx, key) {
-		r.queue.AddRateLimited(key)
-	} else {
-		r.queue.Forget(key)
-	}
-	return true
-}
-
 // handle completes one policy, publishes the result, and reports whether a retry may help.
 func (r *Resolver) handle(ctx context.Context, key types.NamespacedName) (retry bool) {
 	r.mu.Lock()

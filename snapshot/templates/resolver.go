@@ -16,6 +16,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/snapshot"
+	"github.com/opgate/opgate/snapshot/supply"
 )
 
 const (
@@ -141,8 +142,7 @@ func newResolver(
 	}
 	return &Resolver{o: o, open: open, entries: map[types.NamespacedName]*entry{},
 		sessions: map[types.NamespacedName]*held{},
-		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry))}
+		queue:    supply.NewQueue[types.NamespacedName](firstRetry, lastRetry)}
 }
 
 // Policy adds or updates a policy. It does not block. The result is passed to Publish, and
@@ -190,16 +190,13 @@ func (r *Resolver) PackageChanged(pkg string) {
 
 // Start resolves until the context ends.
 func (r *Resolver) Start(ctx context.Context) error {
-	var running sync.WaitGroup
-	for range workers {
-		running.Go(func() {
-			for r.handleNext(ctx) {
-			}
-		})
-	}
-	<-ctx.Done()
-	r.queue.ShutDown()
-	running.Wait()
+	supply.Run(ctx, r.queue, workers, func(key types.NamespacedName) {
+		if r.handle(ctx, key) {
+			r.queue.AddRateLimited(key)
+		} else {
+			r.queue.Forget(key)
+		}
+	})
 	r.mu.Lock()
 	sessions := r.sessions
 	r.sessions = map[types.NamespacedName]*held{}
