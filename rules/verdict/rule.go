@@ -1,7 +1,11 @@
 package verdict
 
 import (
+	"fmt"
+	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/opgate/opgate/olm"
 )
@@ -104,4 +108,15 @@ func Patch(changes []Change) []PatchOperation {
 		}
 	}
 	return operations
+}
+
+// OneOf checks that a field has one of the allowed values.
+func OneOf[T ~string](path *field.Path, value T, allowed ...T) field.ErrorList {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	if value == "" {
+		return field.ErrorList{field.Required(path, fmt.Sprintf("must be one of %q", allowed))}
+	}
+	return field.ErrorList{field.NotSupported(path, value, allowed)}
 }
