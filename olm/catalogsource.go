@@ -137,7 +137,7 @@ type CatalogService struct {
 
 // DecodeCatalogService reads the JSON of a Service. It returns nil for one without OLM's label.
 func DecodeCatalogService(raw []byte) (*CatalogService, error) {
-	o, err := decodeObject[struct {
+	o, err := Decode[struct {
 		Metadata struct {
 			Namespace string `json:"namespace"`
 			Name      string `json:"name"`
@@ -199,7 +199,7 @@ type containerStatus struct {
 // DecodeCatalogPod reads the JSON of a pod. It returns nil for one that serves no catalog: it has ended, or has no such
 // label.
 func DecodeCatalogPod(raw []byte) (*CatalogPod, error) {
-	pod, err := decodeObject[struct {
+	pod, err := Decode[struct {
 		Metadata struct {
 			Namespace string `json:"namespace"`
 			Labels    struct {

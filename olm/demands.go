@@ -81,33 +81,27 @@ func (d *Demands) ScopeMatters() bool {
 // ClusterPermissions returns the cluster-wide rights. If the scope is not known and matters, the namespaced ones are
 // missing.
 func (d *Demands) ClusterPermissions() ([]map[string][]string, error) {
+	return d.rights(&d.Spec.clusterPermissions, d.Scope == ScopeCluster, true)
+}
+
+// Permissions returns the namespaced rights.
+func (d *Demands) Permissions() ([]map[string][]string, error) {
+	return d.rights(&unread{}, true, false)
+}
+
+// rights returns wide permissions and, where they count as well, the namespaced ones; with the grants of either scope.
+func (d *Demands) rights(wide *unread, namespaced, cluster bool) ([]map[string][]string, error) {
 	var rules ruleSet
-	if err := rules.addPermissions("clusterPermissions", &d.Spec.clusterPermissions); err != nil {
+	if err := rules.addPermissions("clusterPermissions", wide); err != nil {
 		return nil, err
 	}
-	if d.Scope == ScopeCluster {
+	if namespaced {
 		if err := rules.addPermissions("permissions", &d.Spec.permissions); err != nil {
 			return nil, err
 		}
 	}
 	for _, g := range d.Grants {
-		if g.cluster || d.Scope == ScopeCluster {
-			if err := rules.addGrants(g, d.Grants); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return rules.lists, nil
-}
-
-// Permissions returns the namespaced rights.
-func (d *Demands) Permissions() ([]map[string][]string, error) {
-	var rules ruleSet
-	if err := rules.addPermissions("permissions", &d.Spec.permissions); err != nil {
-		return nil, err
-	}
-	for _, g := range d.Grants {
-		if !g.cluster {
+		if g.cluster == cluster || cluster && namespaced {
 			if err := rules.addGrants(g, d.Grants); err != nil {
 				return nil, err
 			}

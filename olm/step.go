@@ -159,7 +159,7 @@ func (m *Manifest) read(raw []byte) error {
 	if err := apijson.Unmarshal(raw, &text); err != nil {
 		return err
 	}
-	csv, err := DecodeCSV([]byte(text))
+	csv, err := Decode[CSV]([]byte(text))
 	if err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (r *StepResource) Subscription() *Subscription {
 	if r.Kind != KindSubscription || r.Manifest.subscription != nil || r.Manifest.text == nil {
 		return r.Manifest.subscription
 	}
-	sub, err := DecodeSubscription([]byte(r.Manifest.Text()))
+	sub, err := Decode[Subscription]([]byte(r.Manifest.Text()))
 	if err != nil {
 		return nil
 	}

@@ -25,7 +25,7 @@ func extension(t testing.TB, version string) *olm.ClusterExtension {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := olm.DecodeClusterExtension(raw)
+	e, err := olm.Decode[olm.ClusterExtension](raw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestO61OtherCatalogs(t *testing.T) {
 		{`{"type":"Image","image":{"ref":"quay.io/catalog:v1"}}`, verdict.Deny},
 		{`{"type":"Git"}`, verdict.Hold},
 	} {
-		made, err := olm.DecodeClusterCatalog([]byte(`{"metadata":{"name":"c"},"spec":{"source":` + c.source + `}}`))
+		made, err := olm.Decode[olm.ClusterCatalog]([]byte(`{"metadata":{"name":"c"},"spec":{"source":` + c.source + `}}`))
 		if err != nil {
 			t.Fatal(err)
 		}

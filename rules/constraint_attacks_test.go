@@ -427,7 +427,7 @@ func TestContents(t *testing.T) {
 		ruleOf("no-webhooks", `!webhooks.exists(w, sets.intersects(w.apiGroups, ["*", "policy.open-cluster-management.io"]))`, "no webhooks on policies", constraint.Require),
 	)
 	contents := func(spec string) olm.CSVSpec {
-		csv, err := olm.DecodeCSV([]byte(`{"spec":` + spec + `}`))
+		csv, err := olm.Decode[olm.CSV]([]byte(`{"spec":` + spec + `}`))
 		if err != nil {
 			t.Fatal(err)
 		}

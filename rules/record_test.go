@@ -309,7 +309,7 @@ func TestC2ContentsAreThoseRecorded(t *testing.T) {
 // groupIn returns an OperatorGroup as it is stored.
 func groupIn(t *testing.T, spec string) *olm.OperatorGroup {
 	t.Helper()
-	g, err := olm.DecodeOperatorGroup([]byte(`{"metadata":{"name":"shop","namespace":"shop"},"spec":` + spec + `}`))
+	g, err := olm.Decode[olm.OperatorGroup]([]byte(`{"metadata":{"name":"shop","namespace":"shop"},"spec":` + spec + `}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 // decodeCatalog decodes a CatalogSource, to which every namespace may refer. One that does not decode is not known to
 // rules.
 func decodeCatalog(raw []byte) (any, error) {
-	c, err := olm.DecodeCatalogSource(raw)
+	c, err := olm.Decode[olm.CatalogSource](raw)
 	if err != nil {
 		return nil, err
 	}

@@ -189,7 +189,7 @@ func addNamespace(to *rules.Cluster, in string, value any) {
 }
 
 func decodeSubscription(raw []byte) (any, error) {
-	s, err := olm.DecodeSubscription(raw)
+	s, err := olm.Decode[olm.Subscription](raw)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +220,7 @@ func decodePlan(raw []byte) (any, error) {
 func addPlan(to *rules.Cluster, _ string, value any) { to.AddPlan(value.(*olm.InstallPlan)) }
 
 func decodeCSV(raw []byte) (any, error) {
-	csv, err := olm.DecodeCSV(raw)
+	csv, err := olm.Decode[olm.CSV](raw)
 	if err != nil {
 		return nil, err
 	}
@@ -282,7 +282,7 @@ func salvageCSV(m *metav1.ObjectMeta, raw []byte, _ error) any {
 func addCSV(to *rules.Cluster, in string, value any) { to.AddCSV(in, value.(*olm.CSV)) }
 
 func decodeOperatorGroup(raw []byte) (any, error) {
-	g, err := olm.DecodeOperatorGroup(raw)
+	g, err := olm.Decode[olm.OperatorGroup](raw)
 	if err != nil {
 		return nil, err
 	}

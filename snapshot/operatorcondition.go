@@ -12,7 +12,7 @@ type notUpgradeable struct{ csv, why string }
 
 // decodeOperatorCondition retains nothing of an operator that may be replaced.
 func decodeOperatorCondition(raw []byte) (any, error) {
-	c, err := olm.DecodeOperatorCondition(raw)
+	c, err := olm.Decode[olm.OperatorCondition](raw)
 	if err != nil {
 		return nil, err
 	}

@@ -295,7 +295,7 @@ func (c *Contents) ClusterServiceVersion() (*olm.CSV, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ClusterServiceVersion %s cannot be read: %w", text.Name(c.CSV), err)
 	}
-	csv, err := olm.DecodeCSV(raw)
+	csv, err := olm.Decode[olm.CSV](raw)
 	if err != nil {
 		return nil, fmt.Errorf("ClusterServiceVersion %s cannot be read: %w", text.Name(c.CSV), err)
 	}

@@ -159,7 +159,7 @@ func RecordForNamespace(v *verdict.Verdict, ns *Namespace, id verdict.RuleID, f 
 	} else if source, applies := ns.firstApplicable(); applies {
 		v.Record(id, source, true, f)
 	} else if ns.Governed() {
-		ns.policies[0].Record(v, id, f)
+		ns.Policies()[0].Record(v, id, f)
 	}
 }
 

@@ -18,10 +18,7 @@ import (
 // Waits reports whether a plan waits for approval: it requires approval, a Subscription names it as its current plan,
 // and a part of it is not installed yet.
 func (n *Namespace) Waits(plan *olm.InstallPlan) bool {
-	if n == nil || !plan.AwaitsApproval() {
-		return false
-	}
-	return n.IsCurrent(plan) && slices.ContainsFunc(plan.Spec.CSVNames, func(name string) bool {
+	return plan.AwaitsApproval() && n.IsCurrent(plan) && slices.ContainsFunc(plan.Spec.CSVNames, func(name string) bool {
 		return !slices.ContainsFunc(n.Installed(), func(c Installed) bool { return c.Name == name && !n.gone(&c) })
 	})
 }
@@ -59,10 +56,8 @@ func (n *Namespace) StepAccounts() []string {
 			accounts = append(accounts, account)
 		}
 	}
-	if n != nil {
-		for _, g := range n.Groups() {
-			add(g.Spec.ServiceAccount)
-		}
+	for _, g := range n.Groups() {
+		add(g.Spec.ServiceAccount)
 	}
 	for _, p := range n.Plans() {
 		if p.Running() {
@@ -189,18 +184,12 @@ func (n *Namespace) WithReadings(r Readings) *Namespace {
 
 // PackageOf returns what was read of a package of a catalog; nil if that is not known.
 func (n *Namespace) PackageOf(pkg string, source olm.Catalog) *catalog.Package {
-	if n == nil {
-		return nil
-	}
-	return n.readings.Packages[PackageKey{pkg, source}]
+	return n.known().readings.Packages[PackageKey{pkg, source}]
 }
 
 // JudgesByPackage reports whether plans are judged by what a catalog says of a package.
 func (n *Namespace) JudgesByPackage(pkg string) bool {
-	if n == nil {
-		return false
-	}
-	for key := range n.readings.Packages {
+	for key := range n.known().readings.Packages {
 		if key.Name == pkg {
 			return true
 		}
@@ -210,10 +199,7 @@ func (n *Namespace) JudgesByPackage(pkg string) bool {
 
 // ReadingOf returns what was read of a plan, or why nothing is known.
 func (n *Namespace) ReadingOf(plan *olm.InstallPlan) (known *PlanChanges, unknown string) {
-	if n != nil {
-		known = n.readings.Changes[KeyOf(plan)]
-	}
-	switch {
+	switch known = n.known().readings.Changes[KeyOf(plan)]; {
 	case known == nil:
 		return nil, "its contents are not read yet"
 	case known.Plan != plan.ContentsDigest():
@@ -249,14 +235,10 @@ func (n *Namespace) chain(pending, waits, source string) string {
 	switch {
 	case !named:
 		return "annotation " + metakey.Pending + " says " + text.Quote(pending)
-	case waits != "" && (n == nil || n.graph == nil):
+	case waits != "" && n.known().graph == nil:
 		return waits
 	}
-	var graph *dependency.Graph // empty if no graph is known
-	if n != nil {
-		graph = n.graph
-	}
-	return graph.Chain(dependency.PolicyRef(namespace, name), source)
+	return n.known().graph.Chain(dependency.PolicyRef(namespace, name), source)
 }
 
 // Approval returns the installPlanApproval that a Subscription under a policy must have in the namespace, and why.
@@ -265,7 +247,7 @@ func (n *Namespace) Approval(p *operatorpolicy.Policy) (mode, because string) {
 	if because, manual := p.WantsManual(); manual {
 		return olm.ApprovalManual, because
 	}
-	if n.Constrained() || n != nil && n.judging != nil {
+	if n.Constrained() || n.known().judging != nil {
 		return olm.ApprovalManual, n.JudgeText()
 	}
 	if c := n.NotUpgradeable(p.Package, ""); c != nil {
@@ -286,7 +268,7 @@ func (n *Namespace) JudgeText() string {
 // FirstJudge returns what has to judge each plan of a namespace before OLM runs it: a Constraint that may refuse
 // something here, or a policy.
 func (n *Namespace) FirstJudge() (source verdict.PolicyRef, found bool) {
-	if source, found = n.firstApplicable(); !found && n != nil && n.judging != nil {
+	if source, found = n.firstApplicable(); !found && n.known().judging != nil {
 		return n.judging.Ref(), true
 	}
 	return source, found

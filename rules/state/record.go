@@ -116,14 +116,6 @@ func (r *InstallRecord) All() []RecordedOperator {
 	return r.Operators
 }
 
-// Record returns the record of the namespace; nil if there is none.
-func (n *Namespace) Record() *InstallRecord {
-	if n == nil {
-		return nil
-	}
-	return n.record
-}
-
 // Recorded returns what is recorded of a ClusterServiceVersion; nil if nothing is.
 func (n *Namespace) Recorded(csv string) *RecordedOperator {
 	operators := n.Record().All()
@@ -138,7 +130,7 @@ func (n *Namespace) Recorded(csv string) *RecordedOperator {
 // ClusterServiceVersion: it is older than the record, and what it claims was installed after the record began.
 func (n *Namespace) Planted(plan *olm.InstallPlan, csv string) bool {
 	r := n.Recorded(csv)
-	return r != nil && !r.Adopted && plan.Metadata.CreationTimestamp < n.record.Since
+	return r != nil && !r.Adopted && plan.Metadata.CreationTimestamp < n.Record().Since
 }
 
 // RecordedGroup returns the recorded OperatorGroup; nil if none is.
@@ -186,10 +178,7 @@ func (n *Namespace) RecordEnds() string {
 // NextRecord returns what is to be recorded now; nil for nothing. Unresolved is set while it is not known what all
 // policies govern: then no record ends.
 func (n *Namespace) NextRecord(unresolved bool) *InstallRecord {
-	if n == nil {
-		return nil
-	}
-	next := &InstallRecord{Namespace: n.name, UID: n.uid}
+	next := &InstallRecord{Namespace: n.Name(), UID: n.known().contents.UID}
 	var claims []fair.Claim[RecordedOperator]
 	for _, pkg := range n.packagesToRecord(unresolved) {
 		claims = append(claims, n.claimsOf(pkg)...)
@@ -205,10 +194,10 @@ func (n *Namespace) NextRecord(unresolved bool) *InstallRecord {
 	installed := slices.ContainsFunc(next.Operators, func(o RecordedOperator) bool { return o.CSV != "" })
 	// An account is recorded before anything is installed: with the group and its plan deleted nothing else shows it.
 	switch recorded := n.RecordedGroup(); {
-	case len(n.groups) == 1 && (installed || n.groups[0].Spec.ServiceAccount != ""):
-		next.Group = &RecordedGroup{Spec: n.groups[0].Written(n.name)}
-	case len(n.groups) != 1 && recorded != nil && (installed || recorded.ServiceAccount != ""):
-		next.Group = n.record.Group // without a group, or with several, OLM installs nothing: the last one counts
+	case len(n.Groups()) == 1 && (installed || n.Groups()[0].Spec.ServiceAccount != ""):
+		next.Group = &RecordedGroup{Spec: n.Groups()[0].Written(n.Name())}
+	case len(n.Groups()) != 1 && recorded != nil && (installed || recorded.ServiceAccount != ""):
+		next.Group = n.Record().Group // without a group, or with several, OLM installs nothing: the last one counts
 	}
 	return next
 }
@@ -217,7 +206,7 @@ func (n *Namespace) NextRecord(unresolved bool) *InstallRecord {
 // recorded before others, and the rest for the namespace itself, in which tenants write.
 func (n *Namespace) claimsOf(pkg string) (claims []fair.Claim[RecordedOperator]) {
 	isNew := func(o RecordedOperator) int64 {
-		if slices.ContainsFunc(n.record.All(), func(b RecordedOperator) bool { return b.Package == pkg && b.CSV == o.CSV }) {
+		if slices.ContainsFunc(n.Record().All(), func(b RecordedOperator) bool { return b.Package == pkg && b.CSV == o.CSV }) {
 			return 0
 		}
 		return 1
@@ -225,7 +214,7 @@ func (n *Namespace) claimsOf(pkg string) (claims []fair.Claim[RecordedOperator])
 	operators := n.nextOf(pkg)
 	slices.SortStableFunc(operators, func(a, b RecordedOperator) int { return cmp.Compare(isNew(a), isNew(b)) })
 	for i, o := range operators {
-		claim := fair.Claim[RecordedOperator]{Origin: fair.Origin{Namespace: n.name, Name: pkg, Created: isNew(o)}, Row: o,
+		claim := fair.Claim[RecordedOperator]{Origin: fair.Origin{Namespace: n.Name(), Name: pkg, Created: isNew(o)}, Row: o,
 			Weight: 1}
 		governing := n.Governing(pkg)
 		if i > 0 || len(governing) == 0 {
@@ -251,19 +240,20 @@ func (n *Namespace) packagesToRecord(unresolved bool) []string {
 		}
 	}
 	constrained := n.Constrained()
-	for _, o := range n.record.All() {
+	for _, o := range n.Record().All() {
 		if unresolved || constrained || len(n.Governing(o.Package)) > 0 {
 			add(o.Package)
 		}
 	}
-	for _, pkg := range slices.Sorted(maps.Keys(n.byPackage)) {
-		if slices.ContainsFunc(n.byPackage[pkg], func(p *operatorpolicy.Policy) bool { return !p.AnyNamespace }) {
+	byPackage := n.known().byPackage
+	for _, pkg := range slices.Sorted(maps.Keys(byPackage)) {
+		if slices.ContainsFunc(byPackage[pkg], func(p *operatorpolicy.Policy) bool { return !p.AnyNamespace }) {
 			add(pkg)
 		}
 	}
-	for i := range n.installed {
-		if constrained && n.installed[i].Spec != nil {
-			add(n.installed[i].Package)
+	for i := range n.Installed() {
+		if constrained && n.Installed()[i].Spec != nil {
+			add(n.Installed()[i].Package)
 		}
 	}
 	return packages
@@ -273,13 +263,13 @@ func (n *Namespace) packagesToRecord(unresolved bool) []string {
 // another one is installed.
 func (n *Namespace) nextOf(pkg string) []RecordedOperator {
 	var before, next []RecordedOperator
-	for _, o := range n.record.All() {
+	for _, o := range n.Record().All() {
 		if o.Package == pkg {
 			before = append(before, o)
 		}
 	}
-	for i := range n.installed {
-		if c := &n.installed[i]; c.Package == pkg && c.Spec != nil {
+	for i := range n.Installed() {
+		if c := &n.Installed()[i]; c.Package == pkg && c.Spec != nil {
 			next = append(next, n.recordOf(c, before))
 		}
 	}
@@ -368,7 +358,7 @@ func (n *Namespace) InstalledAsRecorded(csv string) bool {
 // or if its contents were adopted, from its plan. It returns false if neither has its contents.
 func (n *Namespace) Drifted(csv string) bool {
 	for i := range n.Installed() {
-		if c := &n.installed[i]; c.Name == csv && c.Spec != nil {
+		if c := &n.Installed()[i]; c.Name == csv && c.Spec != nil {
 			r := n.Recorded(csv)
 			if r != nil && !n.IsRecorded(csv, c.Spec) {
 				return true

@@ -1,11 +1,7 @@
 package verdict
 
 import (
-	"fmt"
-	"slices"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/opgate/opgate/olm"
 )
@@ -108,15 +104,4 @@ func Patch(changes []Change) []PatchOperation {
 		}
 	}
 	return operations
-}
-
-// OneOf checks that a field has one of the allowed values.
-func OneOf[T ~string](path *field.Path, value T, allowed ...T) field.ErrorList {
-	if slices.Contains(allowed, value) {
-		return nil
-	}
-	if value == "" {
-		return field.ErrorList{field.Required(path, fmt.Sprintf("must be one of %q", allowed))}
-	}
-	return field.ErrorList{field.NotSupported(path, value, allowed)}
 }

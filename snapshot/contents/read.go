@@ -340,7 +340,7 @@ func (r *reader) installedCSV(ctx context.Context, replaces *state.Replacement) 
 	if err != nil {
 		return nil, fmt.Errorf("read ClusterServiceVersion %s: %w", key, err)
 	}
-	csv, err := olm.DecodeCSV(raw)
+	csv, err := olm.Decode[olm.CSV](raw)
 	if err != nil {
 		return nil, fmt.Errorf("read ClusterServiceVersion %s: %w", key, err)
 	}

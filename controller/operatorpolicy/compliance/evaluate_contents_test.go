@@ -14,7 +14,7 @@ import (
 func contents(t *testing.T, planned, installed string) given {
 	t.Helper()
 	decode := func(spec string) *olm.CSV {
-		csv, err := olm.DecodeCSV([]byte(`{"metadata":{"name":"etcd.v1.2.0","namespace":"shop"},"spec":` + spec + `}`))
+		csv, err := olm.Decode[olm.CSV]([]byte(`{"metadata":{"name":"etcd.v1.2.0","namespace":"shop"},"spec":` + spec + `}`))
 		if err != nil {
 			t.Fatal(err)
 		}
