@@ -74,7 +74,7 @@ func JudgeCSV(in CSVInput) verdict.Verdict {
 	known := in.findings(before, budget)
 	found := in.findings(c, budget)
 	for _, f := range slices.Concat(found, in.selfCertifying(c, found, budget)) {
-		same := func(k constraint.Finding) bool { return sameConstraint(&k, &f) }
+		same := func(k constraint.Result) bool { return sameConstraint(&k, &f) }
 		if !slices.ContainsFunc(known, same) || in.changesRead(&f, before, c) {
 			state.RecordConstraint(&v, bundle.RuleConstraint, "this ClusterServiceVersion", &f)
 		}
@@ -88,7 +88,7 @@ func (in *CSVInput) bundle(csv *olm.CSV) *carrier.Bundle {
 }
 
 // findings returns the Constraints that a ClusterServiceVersion without a plan does not satisfy; none for nil.
-func (in *CSVInput) findings(c *carrier.Bundle, budget *constraint.Budget) []constraint.Finding {
+func (in *CSVInput) findings(c *carrier.Bundle, budget *constraint.Budget) []constraint.Result {
 	if c == nil {
 		return nil
 	}
@@ -107,7 +107,7 @@ func (in *CSVInput) findings(c *carrier.Bundle, budget *constraint.Budget) []con
 // changesRead reports whether an update changes anything that a violated Constraint reads of a ClusterServiceVersion.
 // Only an update that does not is excused by a violation that existed before: else a small one would excuse every
 // larger one.
-func (in *CSVInput) changesRead(f *constraint.Finding, before, after *carrier.Bundle) bool {
+func (in *CSVInput) changesRead(f *constraint.Result, before, after *carrier.Bundle) bool {
 	was, is := before.ForConstraints(in.Namespace), after.ForConstraints(in.Namespace)
 	changed := was.Unknown ^ is.Unknown
 	if was.Package != is.Package {
@@ -264,8 +264,8 @@ const selfCertified = "only properties that the ClusterServiceVersion states of 
 // properties that its author writes past OLM. Such properties can make it refused, and never allowed; what
 // it is, its package and its APIs, counts as stated.
 func (in *CSVInput) selfCertifying(
-	c *carrier.Bundle, found []constraint.Finding, budget *constraint.Budget,
-) []constraint.Finding {
+	c *carrier.Bundle, found []constraint.Result, budget *constraint.Budget,
+) []constraint.Result {
 	isWritten := in.Old == nil || in.Old.Metadata.Annotations.Properties != in.New.Metadata.Annotations.Properties
 	if in.ByOLM || in.ByOpgate || !isWritten || !in.Namespace.Constraints().Reads(constraint.Properties) {
 		return nil
@@ -277,9 +277,9 @@ func (in *CSVInput) selfCertifying(
 	if len(without.Properties) == len(c.Properties) {
 		return nil
 	}
-	var more []constraint.Finding
+	var more []constraint.Result
 	for _, f := range in.findings(&without, budget) { // a shared slice
-		if !slices.ContainsFunc(found, func(k constraint.Finding) bool { return sameConstraint(&k, &f) }) {
+		if !slices.ContainsFunc(found, func(k constraint.Result) bool { return sameConstraint(&k, &f) }) {
 			f.Outcome, f.Why, f.Attributes = constraint.Undecided, selfCertified, constraint.Properties
 			more = append(more, f)
 		}
@@ -288,7 +288,7 @@ func (in *CSVInput) selfCertifying(
 }
 
 // sameConstraint reports whether two findings are of one Constraint.
-func sameConstraint(a, b *constraint.Finding) bool {
+func sameConstraint(a, b *constraint.Result) bool {
 	return a.Definition == b.Definition && a.Constraint == b.Constraint
 }
 

@@ -324,7 +324,7 @@ func (o *Offered) judge() func(catalog.Entry) bool {
 		}
 		findings := o.Namespace.Constraints().Judge(b, o.Namespace.ForConstraints(), budget)
 		return !slices.ContainsFunc(findings,
-			func(f constraint.Finding) bool { return f.Outcome == constraint.Violated })
+			func(f constraint.Result) bool { return f.Outcome == constraint.Violated })
 	}
 }
 

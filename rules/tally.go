@@ -64,7 +64,7 @@ func NewTally(namespaces iter.Seq[*state.Namespace], now time.Time) *Tally {
 	return t
 }
 
-func (t *Tally) add(namespace, csv string, f *constraint.Finding) {
+func (t *Tally) add(namespace, csv string, f *constraint.Result) {
 	if f.Constraint == nil {
 		return // an unreadable Constraint: nothing in it is counted
 	}

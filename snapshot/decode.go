@@ -12,8 +12,6 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
-	policyv1 "github.com/opgate/opgate/api/policy/v1"
-	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/metakey"
@@ -21,7 +19,6 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/stream"
 )
@@ -30,53 +27,6 @@ import (
 type storedConstraint struct {
 	object     *constraintv1.Constraint
 	definition *constraint.Definition
-}
-
-// Key returns the namespace and name of the Policy.
-func (p *Policy) Key() types.NamespacedName {
-	return types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
-}
-
-// Known returns the parsed Policy, nil if it does not exist or does not decode.
-func (p *Policy) Known() *dependency.Policy {
-	if p == nil {
-		return nil
-	}
-	return p.Read
-}
-
-// Disabled reports whether the Policy is disabled.
-func (p *Policy) Disabled() bool { return p.Read != nil && p.Read.Disabled }
-
-// Key returns the namespace and name of the PolicySet.
-func (s *PolicySet) Key() types.NamespacedName {
-	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
-}
-
-// Known returns the parsed PolicySet, nil if it does not exist or does not decode.
-func (s *PolicySet) Known() *dependency.Set {
-	if s == nil {
-		return nil
-	}
-	return s.Read
-}
-
-// Policy is a Policy as it is stored, and in parsed form.
-type Policy struct {
-	metav1.ObjectMeta
-	// Object is nil if the Policy does not decode: writing a status could lose fields.
-	Object *policyv1.Policy
-	Read   *dependency.Policy
-	// graphed is Read or, if the Policy does not decode, what it may suspend.
-	graphed *dependency.Policy
-}
-
-// PolicySet is a PolicySet as it is stored, and in parsed form.
-type PolicySet struct {
-	metav1.ObjectMeta
-	// Object is nil if the PolicySet does not decode. It has no spec, which Read has.
-	Object *policyv1beta1.PolicySet
-	Read   *dependency.Set
 }
 
 // storedNamespace is the part of a namespace that is stored.
@@ -104,37 +54,6 @@ func leaveOut(from metav1.Object) {
 	annotations := from.GetAnnotations()
 	delete(annotations, metakey.LastApplied)
 	from.SetAnnotations(annotations)
-}
-
-func decodeOrdered(raw []byte) (any, error) {
-	object := &policyv1.Policy{}
-	if err := decodeObject(raw, object); err != nil {
-		return nil, err
-	}
-	dependency.TrimStatus(&object.Status)
-	read := dependency.Read(object)
-	return &Policy{ObjectMeta: object.ObjectMeta, Object: object, Read: read, graphed: read}, nil
-}
-
-// salvageOrdered retains the metadata of a Policy that does not decode, and what it may suspend: its content cannot be
-// trusted, so nothing is changed.
-func salvageOrdered(m *metav1.ObjectMeta, raw []byte, _ error) any {
-	return &Policy{ObjectMeta: *m, graphed: dependency.Unreadable(m.Namespace, m.Name, raw)}
-}
-
-func decodeMembers(raw []byte) (any, error) {
-	object := &policyv1beta1.PolicySet{}
-	if err := decodeObject(raw, object); err != nil {
-		return nil, err
-	}
-	read := dependency.ReadSet(object)
-	// a hub writes placements, and nothing reads them
-	object.Spec, object.Status.Placement = policyv1beta1.PolicySetSpec{}, nil
-	return &PolicySet{ObjectMeta: object.ObjectMeta, Object: object, Read: read}, nil
-}
-
-func salvageMembers(m *metav1.ObjectMeta, _ []byte, _ error) any {
-	return &PolicySet{ObjectMeta: *m}
 }
 
 func decodeConstraint(raw []byte) (any, error) {
@@ -402,4 +321,76 @@ func decodeMigrated(kind string) func([]byte) (any, error) {
 		}
 		return m, nil
 	}
+}
+
+// decodeCatalog decodes a CatalogSource, to which every namespace may refer. One that does not decode is not known to
+// rules.
+func decodeCatalog(raw []byte) (any, error) {
+	c, err := olm.Decode[olm.CatalogSource](raw)
+	if err != nil {
+		return nil, err
+	}
+	c.Metadata = olm.ObjectMeta{Namespace: c.Metadata.Namespace, Name: c.Metadata.Name, UID: c.Metadata.UID}
+	return c, nil
+}
+
+func addCatalog(to *rules.Cluster, _ string, value any) {
+	c := value.(*olm.CatalogSource)
+	to.Facts.AddCatalog(olm.Catalog{Namespace: c.Metadata.Namespace, Name: c.Metadata.Name}, c)
+}
+
+// decodePod decodes a pod of a CatalogSource, to which every namespace may refer. One that does not decode shows nothing
+// of its image.
+func decodePod(raw []byte) (any, error) {
+	pod, err := olm.DecodeCatalogPod(raw)
+	if err != nil || pod == nil {
+		return nil, err
+	}
+	return pod, nil
+}
+
+func addPod(to *rules.Cluster, _ string, value any) {
+	if pod, ok := value.(*olm.CatalogPod); ok {
+		to.Facts.AddServed(pod.Catalog, pod.Digest)
+	}
+}
+
+// decodeService decodes the Service of a CatalogSource, to which every namespace may refer.
+func decodeService(raw []byte) (any, error) {
+	service, err := olm.DecodeCatalogService(raw)
+	if err != nil || service == nil {
+		return nil, err
+	}
+	return service, nil
+}
+
+func addService(to *rules.Cluster, _ string, value any) {
+	if service, ok := value.(*olm.CatalogService); ok {
+		to.Facts.AddService(service)
+	}
+}
+
+// notUpgradeable is why a ClusterServiceVersion must not be replaced now.
+type notUpgradeable struct{ csv, why string }
+
+// decodeOperatorCondition retains nothing of an operator that may be replaced.
+func decodeOperatorCondition(raw []byte) (any, error) {
+	c, err := olm.Decode[olm.OperatorCondition](raw)
+	if err != nil {
+		return nil, err
+	}
+	if why := c.NotUpgradeable(); why != "" {
+		return &notUpgradeable{c.Metadata.Name, why}, nil
+	}
+	return nil, nil
+}
+
+// salvageOperatorCondition retains one that does not decode as that of an operator that must not be replaced.
+func salvageOperatorCondition(m *metav1.ObjectMeta, _ []byte, _ error) any {
+	return &notUpgradeable{m.Name, "it cannot be read"}
+}
+
+func addOperatorCondition(to *rules.Cluster, in string, value any) {
+	c := value.(*notUpgradeable)
+	to.AddNotUpgradeable(in, c.csv, c.why)
 }

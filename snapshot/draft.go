@@ -80,7 +80,7 @@ func (d *draft) see(old, now *Object) {
 
 // move replaces the old state of an object with the new one, which may belong to another subject.
 func (d *draft) move(old, now *Object) {
-	notify := old == nil || now == nil || !old.kind.restless || old.UID != now.UID ||
+	notify := old == nil || now == nil || !old.kind.skipUnchanged || old.UID != now.UID ||
 		old.Generation != now.Generation || !old.DeletionTimestamp.Equal(now.DeletionTimestamp) ||
 		!reflect.DeepEqual(old.value, now.value)
 	if old != nil && (now == nil || old.concerns != now.concerns) {

@@ -32,9 +32,9 @@ type Kind struct {
 	Own bool
 	// Readers are the components that need the kind.
 	Readers Readers
-	// restless is set for kinds that change often in fields that are not stored: subscribers are not notified of such a
+	// skipUnchanged is set for kinds that change often in fields that are not stored: subscribers are not notified of such a
 	// change.
-	restless bool
+	skipUnchanged bool
 
 	index int
 	// decode decodes an object. A nil value counts for nothing.
@@ -105,14 +105,14 @@ var (
 		Resource: policyv1beta1.PolicySetResource, Readers: Ordering,
 		decode: decodeMembers, salvage: salvageMembers}
 
-	CatalogSources = &Kind{GroupVersionKind: olm.CatalogSourceGVK, Resource: "catalogsources", restless: true,
+	CatalogSources = &Kind{GroupVersionKind: olm.CatalogSourceGVK, Resource: "catalogsources", skipUnchanged: true,
 		decode: decodeCatalog, add: addCatalog}
 	Pods = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: "pods",
-		Readers: Facts, restless: true,
+		Readers: Facts, skipUnchanged: true,
 		Selector: metakey.CatalogSource, decode: decodePod, add: addPod}
 	// Services are those by which OLM connects to catalogs.
 	Services = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Service"}, Resource: "services",
-		Readers: Facts, restless: true,
+		Readers: Facts, skipUnchanged: true,
 		Selector: metakey.ServiceHash, decode: decodeService, add: addService}
 	// Records are the ConfigMaps with what the images of catalogs changed, and with what was installed in each
 	// namespace.
@@ -120,18 +120,18 @@ var (
 		Own: true, decode: decodeRecords, add: addRecords}
 	Deployments = &Kind{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"},
 		Resource: "deployments", Readers: Leader,
-		restless: true, decode: decodeDeployment}
+		skipUnchanged: true, decode: decodeDeployment}
 	CustomResourceDefinitions = &Kind{GroupVersionKind: schema.GroupVersionKind{Group: "apiextensions.k8s.io",
 		Version: "v1", Kind: "CustomResourceDefinition"},
-		Resource: "customresourcedefinitions", ClusterScoped: true, Readers: Leader, restless: true,
+		Resource: "customresourcedefinitions", ClusterScoped: true, Readers: Leader, skipUnchanged: true,
 		decode: decodeDefinition}
 	// ClusterExtensions and ClusterObjectSets of OLM v1 show which operators its migration tool has taken over.
 	ClusterExtensions = &Kind{GroupVersionKind: olm.ClusterExtensionGVK, Resource: "clusterextensions",
 		ClusterScoped: true, Optional: true,
-		Readers: Leader, restless: true, decode: decodeMigrated(olm.KindClusterExtension)}
+		Readers: Leader, skipUnchanged: true, decode: decodeMigrated(olm.KindClusterExtension)}
 	ClusterObjectSets = &Kind{GroupVersionKind: olm.ClusterObjectSetGVK, Resource: "clusterobjectsets",
 		ClusterScoped: true, Optional: true,
-		Readers: Leader, restless: true, decode: decodeMigrated(olm.KindClusterObjectSet)}
+		Readers: Leader, skipUnchanged: true, decode: decodeMigrated(olm.KindClusterObjectSet)}
 )
 
 var declared = [...]*Kind{OperatorPolicies, Constraints, Namespaces, Subscriptions, InstallPlans,

@@ -126,8 +126,8 @@ func (s *Snapshot) Objects(kind *Kind, concern Subject) []*Object {
 	return e.of(kind)
 }
 
-// Each yields all objects of a kind, grouped by namespace if they belong to namespaces. They must not be modified.
-func (s *Snapshot) Each(kind *Kind) iter.Seq[*Object] {
+// AllObjects yields all objects of a kind, grouped by namespace if they belong to namespaces. They must not be modified.
+func (s *Snapshot) AllObjects(kind *Kind) iter.Seq[*Object] {
 	return func(yield func(*Object) bool) {
 		for _, o := range s.cluster[kind.index].All() {
 			if !yield(o) {

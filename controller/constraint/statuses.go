@@ -54,7 +54,7 @@ func (t *tallies) count(current *snapshot.Snapshot, now time.Time) {
 			t.until = end
 		}
 	}
-	for o := range current.Each(snapshot.ClusterServiceVersions) {
+	for o := range current.AllObjects(snapshot.ClusterServiceVersions) {
 		if !o.VirtualOperator() || o.DeletionTimestamp != nil {
 			continue
 		}

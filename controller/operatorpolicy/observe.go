@@ -23,7 +23,7 @@ func observe(s *snapshot.Snapshot, namespace string) *compliance.Input {
 		in.Deployments[o.Name] = compliance.Deployment{ObjectMeta: o.Metadata(), Available: d.Available,
 			Stalled: d.Stalled}
 	}
-	for o := range s.Each(snapshot.CatalogSources) {
+	for o := range s.AllObjects(snapshot.CatalogSources) {
 		in.Catalogs = append(in.Catalogs, olm.Catalog{Namespace: o.Namespace, Name: o.Name})
 	}
 	slices.SortFunc(in.Catalogs, func(a, b olm.Catalog) int {
@@ -35,7 +35,7 @@ func observe(s *snapshot.Snapshot, namespace string) *compliance.Input {
 // crds returns the CustomResourceDefinitions that OLM labelled as an operator's, sorted by name.
 func crds(s *snapshot.Snapshot, pkg, namespace string) []compliance.CRD {
 	var found []compliance.CRD
-	for o := range s.Each(snapshot.CustomResourceDefinitions) {
+	for o := range s.AllObjects(snapshot.CustomResourceDefinitions) {
 		if d := o.Definition(); belongs(d, pkg, namespace) {
 			crd := compliance.CRD{ObjectMeta: d.Metadata, Operators: d.Operators}
 			crd.ResourceVersion = o.ResourceVersion
@@ -50,7 +50,7 @@ func crds(s *snapshot.Snapshot, pkg, namespace string) []compliance.CRD {
 func migrated(s *snapshot.Snapshot, pkg, namespace string) []*olm.Migrated {
 	var found []*olm.Migrated
 	for _, kind := range extensionKinds {
-		for o := range s.Each(kind) {
+		for o := range s.AllObjects(kind) {
 			if m := o.Migrated(); m != nil && m.Of(pkg, namespace) {
 				found = append(found, m)
 			}

@@ -209,7 +209,7 @@ func notUpgradeable(j *Plan, c *carrier.Bundle, held func(what, accepted string)
 }
 
 // missing returns what a bundle's own constraint requires.
-func missing(f *constraint.Finding) string {
+func missing(f *constraint.Result) string {
 	why := "neither the plan, nor what is installed here, nor the cluster satisfies " + text.Escape(f.Rule)
 	if f.Outcome == constraint.Failed {
 		why = "it cannot be judged: " + text.Escape(f.Why)
@@ -248,7 +248,7 @@ func setAside(
 // recordConstraintOn records that a bundle violates a Constraint. If an exception sets that aside, it is a warning. A
 // Constraint that cannot be read has no exceptions.
 func recordConstraintOn(
-	n *state.Namespace, c *carrier.Bundle, now time.Time, v *verdict.Verdict, what string, f *constraint.Finding,
+	n *state.Namespace, c *carrier.Bundle, now time.Time, v *verdict.Verdict, what string, f *constraint.Result,
 ) {
 	digest, _ := c.Digest() // where it is not known, names with a digest do not count
 	e := n.ExceptionsOf(f.Definition, c.Package, c.Catalogs...).For(RuleConstraint, c.Name, digest, n.Name(), now)
@@ -277,7 +277,7 @@ func (j *Plan) judgeConstraints(c *carrier.Bundle, v *verdict.Verdict) {
 
 // ofUnfinishedPlans reports whether a Constraint is undecided by packages and changes alone, which are read for
 // unfinished plans only.
-func ofUnfinishedPlans(f *constraint.Finding) bool {
+func ofUnfinishedPlans(f *constraint.Result) bool {
 	return f.Outcome == constraint.Undecided && f.Attributes != 0 &&
 		f.Attributes&^(constraint.Deprecation|constraint.ChangeSet) == 0
 }

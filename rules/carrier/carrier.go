@@ -250,7 +250,7 @@ func (c *Bundle) requests(b *constraint.Bundle, ns *state.Namespace) {
 }
 
 // Explain adds why the contents of a ClusterServiceVersion are not known to a finding that depends on them.
-func (c *Bundle) Explain(f *constraint.Finding, ns *state.Namespace) {
+func (c *Bundle) Explain(f *constraint.Result, ns *state.Namespace) {
 	if f.Outcome != constraint.Undecided || f.Attributes&constraint.InCSV == 0 || !c.byReference() {
 		return
 	}

@@ -66,17 +66,17 @@ func sound(t testing.TB, name, constraintsJSON, propertiesJSON string) *Definiti
 }
 
 // judgeOne judges a bundle by one constraint.
-func judgeOne(t testing.TB, constraintsJSON string, b *Bundle, ns Namespace) Finding {
+func judgeOne(t testing.TB, constraintsJSON string, b *Bundle, ns Namespace) Result {
 	t.Helper()
 	found := NewSet([]*Definition{sound(t, "one", constraintsJSON, "")}, kubeOne).Judge(b, ns, NewBudget(nil))
 	switch len(found) {
 	case 0:
-		return Finding{}
+		return Result{}
 	case 1:
 		return found[0]
 	}
 	t.Fatalf("%d findings", len(found))
-	return Finding{}
+	return Result{}
 }
 
 // crowdOf returns a bundle with n properties of the hinted shape's size.

@@ -68,14 +68,14 @@ func SetRequests(b *constraint.Bundle, ns *Namespace) {
 }
 
 // RecordConstraint records a violated Constraint: it refuses, or warns if that is the Constraint's action.
-func RecordConstraint(v *verdict.Verdict, id verdict.RuleID, what string, f *constraint.Finding) {
+func RecordConstraint(v *verdict.Verdict, id verdict.RuleID, what string, f *constraint.Result) {
 	enforced := f.Constraint == nil || f.Constraint.Action == constraint.Require
 	v.Record(id, ConstraintRef(f.Definition), enforced, ConstraintFinding(what, f))
 }
 
 // ConstraintFinding returns a violated Constraint as the finding of a rule about what; the zero value if it is
 // satisfied.
-func ConstraintFinding(what string, f *constraint.Finding) verdict.Finding {
+func ConstraintFinding(what string, f *constraint.Result) verdict.Finding {
 	field := ConstraintPath(f)
 	switch f.Outcome {
 	case constraint.Violated:
@@ -93,7 +93,7 @@ func ConstraintFinding(what string, f *constraint.Finding) verdict.Finding {
 }
 
 // ConstraintPath returns the path of the constraint in its object.
-func ConstraintPath(f *constraint.Finding) string {
+func ConstraintPath(f *constraint.Result) string {
 	if f.Constraint == nil {
 		return "spec"
 	}
@@ -101,7 +101,7 @@ func ConstraintPath(f *constraint.Finding) string {
 }
 
 // CannotJudge returns why a constraint failed, and what it requires.
-func CannotJudge(field string, f *constraint.Finding) string {
+func CannotJudge(field string, f *constraint.Result) string {
 	why := field + " cannot be judged: " + text.Escape(f.Why)
 	if f.Rule == "" {
 		return why
@@ -110,7 +110,7 @@ func CannotJudge(field string, f *constraint.Finding) string {
 }
 
 // MustSatisfy returns what is required, in the words of the admin if there are any.
-func MustSatisfy(f *constraint.Finding) string {
+func MustSatisfy(f *constraint.Result) string {
 	rule := "it must satisfy " + text.Escape(f.Rule)
 	if f.Message == "" {
 		return rule

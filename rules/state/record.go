@@ -318,9 +318,9 @@ const (
 	contentsChanged
 )
 
-// brought compares contents with those that plans have written under a name. Tenants may have written the status of a
+// comparedWithPlans compares contents with those that plans have written under a name. Tenants may have written the status of a
 // plan before a policy governed the namespace: this is enough to report a difference, and never to allow one.
-func (n *Namespace) brought(csv string, spec *olm.CSVSpec) contents {
+func (n *Namespace) comparedWithPlans(csv string, spec *olm.CSVSpec) contents {
 	found := contentsUnknown
 	for _, plan := range n.Plans() {
 		if !plan.Spec.Approved {
@@ -363,7 +363,7 @@ func (n *Namespace) Drifted(csv string) bool {
 			if r != nil && !n.IsRecorded(csv, c.Spec) {
 				return true
 			}
-			return (r == nil || r.Adopted) && n.brought(csv, c.Spec) == contentsChanged
+			return (r == nil || r.Adopted) && n.comparedWithPlans(csv, c.Spec) == contentsChanged
 		}
 	}
 	return false

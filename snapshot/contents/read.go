@@ -224,7 +224,7 @@ func (r *reader) unpack(
 	case err != nil:
 		return nil, "", fmt.Errorf("read ConfigMap %s: %w", key, err)
 	}
-	var head struct {
+	var object struct {
 		Metadata struct {
 			UID         types.UID         `json:"uid"`
 			Labels      map[string]string `json:"labels"`
@@ -233,16 +233,16 @@ func (r *reader) unpack(
 		Data       json.RawMessage `json:"data"`
 		BinaryData json.RawMessage `json:"binaryData"`
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {
 		return nil, name + " cannot be read: " + text.Escape(err.Error()), nil
 	}
 	found := &r.Unpacked[len(r.Unpacked)-1]
-	if len(head.Data)+len(head.BinaryData) > 0 {
-		found.UID, found.Contents = head.Metadata.UID,
-			sha256.Sum256(slices.Concat([]byte(head.Metadata.Annotations[metakey.ContentEncoding]+"\x00"), head.Data, []byte{0},
-				head.BinaryData))
+	if len(object.Data)+len(object.BinaryData) > 0 {
+		found.UID, found.Contents = object.Metadata.UID,
+			sha256.Sum256(slices.Concat([]byte(object.Metadata.Annotations[metakey.ContentEncoding]+"\x00"), object.Data, []byte{0},
+				object.BinaryData))
 	}
-	if head.Metadata.Labels[metakey.OLMManaged] != "true" {
+	if object.Metadata.Labels[metakey.OLMManaged] != "true" {
 		return nil, name + " is not OLM's: it lacks label " + metakey.OLMManaged + "=true", nil
 	}
 	if manifests, err = change.Unpack(raw); err != nil {
@@ -261,7 +261,7 @@ func typed(manifest json.RawMessage, step *olm.StepResource) json.RawMessage {
 	if kind == bundleSecret {
 		kind = "Secret"
 	}
-	if h := headOf(manifest); h.Kind == kind && h.APIVersion == apiVersion {
+	if h := partialOf(manifest); h.Kind == kind && h.APIVersion == apiVersion {
 		return manifest
 	}
 	var object map[string]json.RawMessage
@@ -278,7 +278,7 @@ func typed(manifest json.RawMessage, step *olm.StepResource) json.RawMessage {
 	return raw
 }
 
-type head struct {
+type partialObject struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Metadata   struct {
@@ -287,7 +287,7 @@ type head struct {
 	} `json:"metadata"`
 }
 
-func headOf(manifest []byte) (h head) {
+func partialOf(manifest []byte) (h partialObject) {
 	// what does not decode replaces nothing, and the comparison refuses it
 	_ = kjson.UnmarshalCaseSensitivePreserveInts(manifest, &h)
 	return h
@@ -303,12 +303,12 @@ func (r *reader) installed(ctx context.Context, replaces *state.Replacement, man
 		if err != nil {
 			return nil, "", err
 		}
-		if installed, missing, err = r.brought(ctx, replaces, csv); err != nil {
+		if installed, missing, err = r.installedBundle(ctx, replaces, csv); err != nil {
 			return nil, "", err
 		}
 	}
 	for _, m := range manifests {
-		h := headOf(m)
+		h := partialOf(m)
 		if !isDefinition(&h) || h.Metadata.Name == "" || len(content.IsPathSegmentName(h.Metadata.Name)) > 0 {
 			continue // no object has such a name
 		}
@@ -325,7 +325,7 @@ func (r *reader) installed(ctx context.Context, replaces *state.Replacement, man
 	return installed, missing, nil
 }
 
-func isDefinition(h *head) bool {
+func isDefinition(h *partialObject) bool {
 	return schema.FromAPIVersionAndKind(h.APIVersion, h.Kind).GroupKind() ==
 		schema.GroupKind{Group: definitions.Group, Kind: "CustomResourceDefinition"}
 }
@@ -350,9 +350,9 @@ func (r *reader) installedCSV(ctx context.Context, replaces *state.Replacement) 
 	return raw, nil
 }
 
-// brought returns the installed ClusterServiceVersion and the other objects of its bundle as the plan that installed
+// installedBundle returns the installed ClusterServiceVersion and the other objects of its bundle as the plan that installed
 // it has them, without the definitions, or why these are not known. Only OLM writes plans in a governed namespace.
-func (r *reader) brought(
+func (r *reader) installedBundle(
 	ctx context.Context, replaces *state.Replacement, csv json.RawMessage,
 ) (all []json.RawMessage, missing string, err error) {
 	all = []json.RawMessage{csv}
@@ -386,7 +386,7 @@ func (r *reader) brought(
 		return all, fault, err
 	}
 	for _, m := range manifests {
-		if h := headOf(m); h.Kind != olm.KindClusterServiceVersion && !isDefinition(&h) {
+		if h := partialOf(m); h.Kind != olm.KindClusterServiceVersion && !isDefinition(&h) {
 			all = append(all, m)
 		}
 	}
@@ -395,6 +395,6 @@ func (r *reader) brought(
 
 // createdOf returns when an object was created, as RFC 3339 in UTC.
 func createdOf(raw []byte) string {
-	h := headOf(raw)
+	h := partialOf(raw)
 	return h.Metadata.CreationTimestamp
 }

@@ -5,11 +5,15 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
 
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/conversion"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
@@ -81,3 +85,81 @@ func salvagePolicy(m *metav1.ObjectMeta, raw []byte, cause error) any {
 }
 
 func addPolicy(to *rules.Cluster, _ string, value any) { to.AddPolicy(value.(*storedPolicy).policy) }
+
+// Policy is a Policy as it is stored, and in parsed form.
+type Policy struct {
+	metav1.ObjectMeta
+	// Object is nil if the Policy does not decode: writing a status could lose fields.
+	Object *policyv1.Policy
+	Read   *dependency.Policy
+	// graphed is Read or, if the Policy does not decode, what it may suspend.
+	graphed *dependency.Policy
+}
+
+// PolicySet is a PolicySet as it is stored, and in parsed form.
+type PolicySet struct {
+	metav1.ObjectMeta
+	// Object is nil if the PolicySet does not decode. It has no spec, which Read has.
+	Object *policyv1beta1.PolicySet
+	Read   *dependency.Set
+}
+
+// Key returns the namespace and name of the Policy.
+func (p *Policy) Key() types.NamespacedName {
+	return types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+}
+
+// Known returns the parsed Policy, nil if it does not exist or does not decode.
+func (p *Policy) Known() *dependency.Policy {
+	if p == nil {
+		return nil
+	}
+	return p.Read
+}
+
+// Disabled reports whether the Policy is disabled.
+func (p *Policy) Disabled() bool { return p.Read != nil && p.Read.Disabled }
+
+// Key returns the namespace and name of the PolicySet.
+func (s *PolicySet) Key() types.NamespacedName {
+	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
+}
+
+// Known returns the parsed PolicySet, nil if it does not exist or does not decode.
+func (s *PolicySet) Known() *dependency.Set {
+	if s == nil {
+		return nil
+	}
+	return s.Read
+}
+
+func decodeOrdered(raw []byte) (any, error) {
+	object := &policyv1.Policy{}
+	if err := decodeObject(raw, object); err != nil {
+		return nil, err
+	}
+	dependency.TrimStatus(&object.Status)
+	read := dependency.Read(object)
+	return &Policy{ObjectMeta: object.ObjectMeta, Object: object, Read: read, graphed: read}, nil
+}
+
+// salvageOrdered retains the metadata of a Policy that does not decode, and what it may suspend: its content cannot be
+// trusted, so nothing is changed.
+func salvageOrdered(m *metav1.ObjectMeta, raw []byte, _ error) any {
+	return &Policy{ObjectMeta: *m, graphed: dependency.Unreadable(m.Namespace, m.Name, raw)}
+}
+
+func decodeMembers(raw []byte) (any, error) {
+	object := &policyv1beta1.PolicySet{}
+	if err := decodeObject(raw, object); err != nil {
+		return nil, err
+	}
+	read := dependency.ReadSet(object)
+	// a hub writes placements, and nothing reads them
+	object.Spec, object.Status.Placement = policyv1beta1.PolicySetSpec{}, nil
+	return &PolicySet{ObjectMeta: object.ObjectMeta, Object: object, Read: read}, nil
+}
+
+func salvageMembers(m *metav1.ObjectMeta, _ []byte, _ error) any {
+	return &PolicySet{ObjectMeta: *m}
+}
