@@ -92,10 +92,9 @@ func JudgeClusterExtension(in ClusterExtensionInput) verdict.Verdict {
 	}
 	pkg := spec.Source.Package()
 	if pkg == "" {
-		state.RecordForNamespace(&v, in.Namespace, RuleClusterExtensionPackage, verdict.Finding{
-			Decision: verdict.Hold, Field: "spec.source",
-			What:     "a source of type " + text.Quote(spec.Source.Type) + " that names no package is held",
-			Accepted: "write sourceType " + olm.ExtensionFromCatalog + " with catalog.packageName"})
+		state.RecordForNamespace(&v, in.Namespace, RuleClusterExtensionPackage, verdict.OnHold("a source of type "+
+			text.Quote(spec.Source.Type)+" that names no package", "write sourceType "+olm.ExtensionFromCatalog+
+			" with catalog.packageName").At("spec.source"))
 	}
 	for _, p := range in.Namespace.Governing(pkg) {
 		for i := range clusterExtensionRules {
@@ -136,10 +135,9 @@ func unseenContents(in *ClusterExtensionInput, p *operatorpolicy.Policy) verdict
 		return verdict.Finding{}
 	}
 	slices.Sort(fields)
-	return verdict.Finding{Decision: verdict.Hold, Field: "spec.source", What: in.what() + " is held",
-		Accepted: "what " + text.Join(fields, verdict.MaxListed) +
-			" of the policy holds is not known of a ClusterExtension; install it by a Subscription" +
-			orOverrideExtension}
+	return verdict.OnHold(in.what(), "what "+text.Join(fields, verdict.MaxListed)+
+		" of the policy holds is not known of a ClusterExtension; install it by a Subscription"+
+		orOverrideExtension).At("spec.source")
 }
 
 // heldExtensionUpgrade holds another version than the stored one, or than the installed one of OLM v0, if upgrades are
@@ -162,9 +160,8 @@ func heldExtensionUpgrade(in *ClusterExtensionInput, p *operatorpolicy.Policy) v
 	if from == "" {
 		return verdict.Finding{} // a first install needs no upgrade approval
 	}
-	return verdict.Finding{Decision: verdict.Hold, Field: "spec.source.catalog.version",
-		What:     "the upgrade of " + from + " to " + in.what() + " is held",
-		Accepted: "waits for spec.upgradeApproval: Automatic" + orOverrideExtension}
+	return verdict.OnHold("the upgrade of "+from+" to "+in.what(), "waits for spec.upgradeApproval: Automatic"+
+		orOverrideExtension).At("spec.source.catalog.version")
 }
 
 // judgeExtensionConstraints judges the package, and the version if it is pinned, by the Constraints on bundles. Nothing

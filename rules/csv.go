@@ -169,9 +169,9 @@ func judgeBypassingOLM(in *CSVInput, c, before *carrier.Bundle, v *verdict.Verdi
 	if before != nil && (before.Package != c.Package || in.hidden()) {
 		// else its next upgrade would count as a first installation
 		for _, p := range ns.Governing(before.Package) {
-			p.Record(v, RuleCSVFrozen, verdict.Finding{Decision: verdict.Deny, Field: "metadata",
-				What: "making something else than package " + text.Name(before.Package) + " of " + text.Name(c.Name) +
-					" is not allowed", Accepted: "delete it, and let OLM install the other package"})
+			p.Record(v, RuleCSVFrozen, verdict.NotAllowed("making something else than package "+
+				text.Name(before.Package)+" of "+text.Name(c.Name),
+				"delete it, and let OLM install the other package").At("metadata"))
 		}
 	}
 	bundle.JudgeContents(ns, c, before, v)
@@ -211,10 +211,9 @@ func judgeFrozenCSV(in *CSVInput, before *carrier.Bundle, v *verdict.Verdict) {
 	if field == "" || in.ByOpgate || in.restores() {
 		return
 	}
-	f := verdict.Finding{Decision: verdict.Deny, Field: field,
-		What: "changing " + field + " of " + text.Name(before.Name) + " is not allowed",
-		Accepted: "it stays as OLM installed it; let OLM install another version, or set what spec.config of its " +
-			"Subscription offers"}
+	f := verdict.NotAllowed("changing "+field+" of "+text.Name(before.Name),
+		"it stays as OLM installed it; let OLM install another version, or set what spec.config of its "+
+			"Subscription offers").At(field)
 	if before.Unknown != "" && in.Namespace.Governed() {
 		state.RecordForNamespace(v, in.Namespace, RuleCSVFrozen, f)
 	}

@@ -145,10 +145,9 @@ func secondGroup(in *OperatorGroupInput) verdict.Finding {
 	if in.Old != nil || len(others) == 0 {
 		return verdict.Finding{}
 	}
-	return verdict.Finding{Decision: verdict.Deny, Field: "metadata.name",
-		What: "a second OperatorGroup beside " + text.Names(others, verdict.MaxListed) + " is not allowed",
-		Accepted: "OLM installs nothing in a namespace with two; change " + text.Name(others[0]) +
-			", or delete it first"}
+	return verdict.NotAllowed("a second OperatorGroup beside "+text.Names(others, verdict.MaxListed),
+		"OLM installs nothing in a namespace with two; change "+text.Name(others[0])+
+			", or delete it first").At("metadata.name")
 }
 
 // before returns the spec of the group that a write replaces, the recorded one if that was deleted before,
@@ -234,9 +233,8 @@ func unsafeUpgrades(in *OperatorGroupInput) verdict.Finding {
 	if strategy == "" || strategy == olm.UpgradeDefault || in.Old != nil && in.Old.Spec.UpgradeStrategy == strategy {
 		return verdict.Finding{}
 	}
-	return verdict.Finding{Decision: verdict.Deny, Field: "spec.upgradeStrategy",
-		What:     "upgradeStrategy " + text.Quote(strategy) + " is not allowed",
-		Accepted: "allowed is " + olm.UpgradeDefault + orOverride}
+	return verdict.NotAllowed("upgradeStrategy "+text.Quote(strategy), "allowed is "+olm.UpgradeDefault+
+		orOverride).At("spec.upgradeStrategy")
 }
 
 // OverrideAsked returns the override that a write adds.

@@ -214,10 +214,5 @@ func approvalFinding(have, want, because string) verdict.Finding {
 	if have == "" {
 		what = "leaving out spec.installPlanApproval, which means " + olm.ApprovalAutomatic + ","
 	}
-	return verdict.Finding{
-		Decision: verdict.Deny,
-		Field:    "spec.installPlanApproval",
-		What:     what + " is not allowed",
-		Accepted: "write " + want + ", since " + because,
-	}
+	return verdict.NotAllowed(what, "write "+want+", since "+because).At("spec.installPlanApproval")
 }

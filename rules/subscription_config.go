@@ -30,12 +30,11 @@ func foreignConfig(in *SubscriptionInput, p *operatorpolicy.Policy) verdict.Find
 	case *config == before && (in.keepsPackage() || in.ByOLM):
 		return verdict.Finding{}
 	case p.Config.Fault != "":
-		return verdict.Finding{Decision: verdict.Hold, Field: "spec.config", What: "spec.config is held",
-			Accepted: "waits until spec.subscription.config of the policy can be read: " + text.Escape(p.Config.Fault) +
-				"; " + orOverrideConfig}
+		return verdict.OnHold("spec.config", "waits until spec.subscription.config of the policy can be read: "+
+			text.Escape(p.Config.Fault)+"; "+orOverrideConfig).At("spec.config")
 	case config.Fault != "":
-		return verdict.Finding{Decision: verdict.Hold, Field: "spec.config", What: "spec.config is held",
-			Accepted: "it cannot be read: " + text.Escape(config.Fault) + "; correct it, " + orOverrideConfig}
+		return verdict.OnHold("spec.config", "it cannot be read: "+text.Escape(config.Fault)+"; correct it, "+
+			orOverrideConfig).At("spec.config")
 	case p.Config.JSON != "":
 		return otherConfig(config, &p.Config)
 	}
@@ -43,9 +42,8 @@ func foreignConfig(in *SubscriptionInput, p *operatorpolicy.Policy) verdict.Find
 	if len(added) == 0 {
 		return verdict.Finding{}
 	}
-	return verdict.Finding{Decision: verdict.Deny, Field: "spec.config",
-		What:     "spec.config with " + text.Names(added, verdict.MaxListed) + " is not allowed",
-		Accepted: "let spec.subscription.config of the policy set it, " + orOverrideConfig}
+	return verdict.NotAllowed("spec.config with "+text.Names(added, verdict.MaxListed),
+		"let spec.subscription.config of the policy set it, "+orOverrideConfig).At("spec.config")
 }
 
 // otherConfig refuses a config that is not the one of the policy.

@@ -24,7 +24,7 @@ func heldCatalogDigest(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	}
 	digest, held := catalogImage(in, p)
 	if held != "" {
-		return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.Name) + " is held", Accepted: held}
+		return verdict.OnHold(text.Name(c.Name), held)
 	}
 	if slices.Contains(p.CatalogImages.Accepted, digest) {
 		return verdict.Finding{}
@@ -45,7 +45,7 @@ func heldCatalogJump(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	case held != "" && p.CatalogImages.HoldImage: // bundle/catalog-digest holds it
 		return verdict.Finding{}
 	case held != "":
-		return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.Name) + " is held", Accepted: held}
+		return verdict.OnHold(text.Name(c.Name), held)
 	case slices.Contains(p.CatalogImages.Accepted, digest):
 		return verdict.Finding{}
 	}
@@ -92,14 +92,11 @@ func foreignCSVCatalog(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Find
 		return verdict.Finding{}
 	}
 	if c.BypassesOLM {
-		return verdict.Finding{Decision: verdict.Deny,
-			What:     text.Name(c.Name) + ", which comes from no catalog, is not allowed",
-			Accepted: "allowed is " + p.CatalogText()}
+		return verdict.NotAllowed(text.Name(c.Name)+", which comes from no catalog,", "allowed is "+p.CatalogText())
 	}
 	if len(c.Catalogs) == 0 {
-		return verdict.Finding{Decision: verdict.Hold,
-			What:     "the catalog of " + text.Name(c.Name) + " is not known and the plan is held",
-			Accepted: "allowed is " + p.CatalogText()}
+		return verdict.OnHold("the catalog of "+text.Name(c.Name)+" is not known and the plan", "allowed is "+
+			p.CatalogText())
 	}
 	for _, catalog := range c.Catalogs {
 		if !p.AllowsCatalog(catalog) {
@@ -138,10 +135,8 @@ func heldDeprecated(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	}
 	d, known := c.Deprecations(in.Namespace)
 	if !known {
-		return verdict.Finding{Decision: verdict.Hold,
-			What: name + ", which may be deprecated, is held",
-			Accepted: "waits until the PackageManifest of package " + text.Name(c.Package) + " in " + from +
-				" has it, or for spec.deprecated: Allow"}
+		return verdict.OnHold(name+", which may be deprecated,", "waits until the PackageManifest of package "+
+			text.Name(c.Package)+" in "+from+" has it, or for spec.deprecated: Allow")
 	}
 	if channels := in.Namespace.Channels(c.Package); len(channels) == 1 && channels[0] != "" {
 		channel = "channel " + text.Name(channels[0])
@@ -161,8 +156,7 @@ func heldDeprecated(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	if len(deprecated) == 0 {
 		return verdict.Finding{}
 	}
-	return verdict.Finding{Decision: verdict.Hold, What: name + " is held",
-		Accepted: strings.Join(deprecated, " and ") + " in " + from + "; " + accepted}
+	return verdict.OnHold(name, strings.Join(deprecated, " and ")+" in "+from+"; "+accepted)
 }
 
 // heldAge holds what a catalog has offered for less time than the policy wants. The message names no time but that of
@@ -241,9 +235,8 @@ func heldUpgrade(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	if p.ApproveUpgrades || installed == "" { // a first install needs no upgrade approval
 		return verdict.Finding{}
 	}
-	return verdict.Finding{Decision: verdict.Hold,
-		What:     "the upgrade of " + text.Name(installed) + " to " + text.Name(c.Name) + " is held",
-		Accepted: "waits for spec.upgradeApproval: Automatic" + ends}
+	return verdict.OnHold("the upgrade of "+text.Name(installed)+" to "+text.Name(c.Name),
+		"waits for spec.upgradeApproval: Automatic"+ends)
 }
 
 // replacesAccepted is what spec.replaces may name.
@@ -267,9 +260,8 @@ func judgeReplaces(ns *state.Namespace, c, before *carrier.Bundle, now time.Time
 		switch {
 		case other.Package == c.Package || other.Name == c.Name:
 		case slices.Contains(names, other.Name):
-			f := verdict.Finding{Decision: verdict.Deny, Field: "spec.replaces",
-				What: name + " with spec.replaces " + csv + " of package " + text.Name(other.Package) +
-					" is not allowed", Accepted: replacesAccepted}
+			f := verdict.NotAllowed(name+" with spec.replaces "+csv+" of package "+text.Name(other.Package),
+				replacesAccepted).At("spec.replaces")
 			for _, p := range keepers(ns, other.Package) {
 				recordOn(p, c, now, v, RuleReplaces, f)
 			}
@@ -277,9 +269,8 @@ func judgeReplaces(ns *state.Namespace, c, before *carrier.Bundle, now time.Time
 				v.Record(RuleReplaces, from, true, f)
 			}
 		case before == nil && c.Plan != nil && other.Spec != nil && other.Spec.Replaces == c.Name:
-			f := verdict.Finding{Decision: verdict.Hold, Field: "spec.replaces", What: name + " is held",
-				Accepted: "waits until " + csv + " of package " + text.Name(other.Package) +
-					", whose spec.replaces names it, is deleted: OLM would delete it"}
+			f := verdict.OnHold(name, "waits until "+csv+" of package "+text.Name(other.Package)+
+				", whose spec.replaces names it, is deleted: OLM would delete it").At("spec.replaces")
 			for _, p := range keepers(ns, c.Package) {
 				recordOn(p, c, now, v, RuleReplaces, f)
 			}

@@ -194,8 +194,7 @@ func Exceptable() []string {
 
 // Unreadable holds what a policy with faults governs.
 func Unreadable(p *operatorpolicy.Policy, governed string) verdict.Finding {
-	return verdict.Finding{Decision: verdict.Hold, What: governed + " is held",
-		Accepted: "waits until the policy can be read: " + p.Unreadable()}
+	return verdict.OnHold(governed, "waits until the policy can be read: "+p.Unreadable())
 }
 
 func listVersion(in verdict.EditInput) (what string, patch []verdict.PatchOperation) {

@@ -26,8 +26,7 @@ func unlistedCSV(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding {
 		if p.MayBring(c.Name) {
 			return verdict.Finding{}
 		}
-		return verdict.Finding{Decision: verdict.Deny, What: text.Name(c.Name) + " is not allowed",
-			Accepted: p.AcceptedVersions()}
+		return verdict.NotAllowed(text.Name(c.Name), p.AcceptedVersions())
 	}
 	if match, _ := isListed(c, &p.Versions); match {
 		return verdict.Finding{}
@@ -38,7 +37,7 @@ func unlistedCSV(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding {
 	} else {
 		what += ", " + unknown + ","
 	}
-	return verdict.Finding{Decision: verdict.Deny, What: what + " is not allowed", Accepted: p.AcceptedVersions()}
+	return verdict.NotAllowed(what, p.AcceptedVersions())
 }
 
 func outOfRangeCSV(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding {
@@ -47,18 +46,15 @@ func outOfRangeCSV(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding 
 	}
 	allowed := "allowed is versionRange " + text.Quote(p.VersionRange.String())
 	if c.Version == "" {
-		return verdict.Finding{Decision: verdict.Hold,
-			What: "the version of " + text.Name(c.Name) + " is not known and the plan is held", Accepted: allowed}
+		return verdict.OnHold("the version of "+text.Name(c.Name)+" is not known and the plan", allowed)
 	}
 	in, err := p.VersionRange.Contains(c.Version)
 	switch {
 	case err != nil:
-		return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.Name) + ", whose " + err.Error() + ", is held",
-			Accepted: allowed}
+		return verdict.OnHold(text.Name(c.Name)+", whose "+err.Error()+",", allowed)
 	case !in:
-		return verdict.Finding{Decision: verdict.Deny,
-			What: text.Name(c.Name) + " (version " + olm.VersionText(text.Name(c.Version), c.Release) +
-				") is not allowed", Accepted: allowed}
+		return verdict.NotAllowed(text.Name(c.Name)+" (version "+olm.VersionText(text.Name(c.Version), c.Release)+")",
+			allowed)
 	}
 	return verdict.Finding{}
 }
@@ -90,8 +86,7 @@ func forbiddenCSV(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding {
 		if _, shown := isListed(c, &p.Versions); !shown {
 			missing = "the digest of its bundle image is not known"
 		}
-		return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.Name) + " is held",
-			Accepted: missing + ", and the policy is mustnothave for " + p.ForbiddenText()}
+		return verdict.OnHold(text.Name(c.Name), missing+", and the policy is mustnothave for "+p.ForbiddenText())
 	}
 	return verdict.Finding{}
 }
@@ -146,8 +141,8 @@ func recordUnknown(c *carrier.Bundle, ns *state.Namespace, held, accepted string
 	if c.Ambiguous {
 		of = "release"
 	}
-	state.RecordForNamespace(v, ns, RuleUnknown, verdict.Finding{Decision: verdict.Hold, Accepted: accepted,
-		What: "the " + of + " of " + text.Name(c.Name) + " is not known (" + c.Unknown + ") and " + held + " is held"})
+	state.RecordForNamespace(v, ns, RuleUnknown, verdict.OnHold("the "+of+" of "+text.Name(c.Name)+
+		" is not known ("+c.Unknown+") and "+held, accepted))
 	return true
 }
 

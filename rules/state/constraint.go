@@ -79,14 +79,12 @@ func ConstraintFinding(what string, f *constraint.Result) verdict.Finding {
 	field := ConstraintPath(f)
 	switch f.Outcome {
 	case constraint.Violated:
-		return verdict.Finding{Decision: verdict.Deny, Field: field, What: what + " is not allowed",
-			Accepted: MustSatisfy(f)}
+		return verdict.NotAllowed(what, MustSatisfy(f)).At(field)
 	case constraint.Undecided:
-		return verdict.Finding{Decision: verdict.Hold, Field: field, What: what + " is held",
-			Accepted: field + " cannot be judged, since " + text.Escape(f.Why) + "; " + MustSatisfy(f)}
+		return verdict.OnHold(what, field+" cannot be judged, since "+text.Escape(f.Why)+"; "+
+			MustSatisfy(f)).At(field)
 	case constraint.Failed:
-		return verdict.Finding{Decision: verdict.Hold, Field: field, What: what + " is held",
-			Accepted: CannotJudge(field, f)}
+		return verdict.OnHold(what, CannotJudge(field, f)).At(field)
 	case constraint.Satisfied:
 	}
 	return verdict.Finding{}

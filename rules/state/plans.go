@@ -226,8 +226,7 @@ func (n *Namespace) Suspended(pending, waits, source, what string) verdict.Findi
 	if pending == "" {
 		return verdict.Finding{}
 	}
-	return verdict.Finding{Decision: verdict.Hold, What: what + " is held",
-		Accepted: dependency.ReasonDependencyPending + ": " + n.chain(pending, waits, source)}
+	return verdict.OnHold(what, dependency.ReasonDependencyPending+": "+n.chain(pending, waits, source))
 }
 
 func (n *Namespace) chain(pending, waits, source string) string {
