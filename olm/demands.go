@@ -137,8 +137,7 @@ func (d *Demands) Webhooks() ([]map[string][]string, error) {
 		}
 		for _, r := range w.Rules {
 			lists = append(lists, map[string][]string{"type": {w.Type}, "apiGroups": r.APIGroups,
-				"apiVersions": r.APIVersions,
-				"resources":   r.Resources, "operations": r.Operations})
+				"apiVersions": r.APIVersions, "resources": r.Resources, "operations": r.Operations})
 		}
 	}
 	return lists, nil

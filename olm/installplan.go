@@ -159,8 +159,7 @@ func (p *InstallPlan) StepProperties(csv string) string {
 // that the OperatorGroup names.
 func (p *InstallPlan) RunsAs(user string) bool {
 	account := p.Status.ServiceAccount.Name
-	return account != "" && p.Running() &&
-		user == "system:serviceaccount:"+p.Metadata.Namespace+":"+account
+	return account != "" && p.Running() && user == "system:serviceaccount:"+p.Metadata.Namespace+":"+account
 }
 
 // ParseBundles returns the bundle properties in the plan that can be read, by their text. Unless OLM is done with the

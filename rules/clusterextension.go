@@ -125,8 +125,7 @@ const orOverrideExtension = ", or give a reason in annotation " + metakey.Overri
 func unseenContents(in *ClusterExtensionInput, p *operatorpolicy.Policy) verdict.Finding {
 	var fields []string
 	for field, holds := range map[string]bool{"spec.catalog": p.CatalogImages.Holds(),
-		"spec.consent":    p.Consent.Holds(),
-		"spec.deprecated": p.HoldDeprecated} {
+		"spec.consent": p.Consent.Holds(), "spec.deprecated": p.HoldDeprecated} {
 		if holds {
 			fields = append(fields, field)
 		}
@@ -283,8 +282,7 @@ func allowsExact(p *operatorpolicy.Policy, in *ClusterExtensionInput, version st
 		return verdict.Deny, acceptedExact(p, in)
 	default:
 		return verdict.Deny, "OLM v1 may take " + text.Names(others, verdict.MaxListed) +
-			", another release of this version, " +
-			"which the policy does not allow"
+			", another release of this version, " + "which the policy does not allow"
 	}
 }
 

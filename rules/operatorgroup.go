@@ -95,8 +95,7 @@ func JudgeOperatorGroup(in OperatorGroupInput) verdict.Verdict {
 		}
 	}
 	w := &constraint.Write{On: constraint.OnOperatorGroup, Update: in.Old != nil, User: in.User, Groups: in.Groups,
-		UserUnknown: in.UserUnknown,
-		Group:       in.groupOf(in.New)}
+		UserUnknown: in.UserUnknown, Group: in.groupOf(in.New)}
 	if in.Old != nil {
 		w.OldGroup = in.groupOf(in.Old)
 	}
@@ -110,8 +109,7 @@ func JudgeOperatorGroup(in OperatorGroupInput) verdict.Verdict {
 
 // orOverride is what allows a change of an OperatorGroup besides a policy.
 const orOverride = "; or let spec.operatorGroup of an OperatorPolicy write it, or give a reason in annotation " +
-	metakey.OverrideReason +
-	" as a user with the verb override"
+	metakey.OverrideReason + " as a user with the verb override"
 
 // oneTarget is why an OperatorGroup should not have several targets.
 const oneTarget = "few operators support that, and OLM may drop it; name one namespace, or leave the targets out for all"

@@ -269,8 +269,7 @@ func signAuthor(key []byte, op *policyv1beta2.OperatorPolicy, needs []dependency
 		return ""
 	}
 	mac := hmac.New(sha256.New, key)
-	fmt.Fprintf(mac, "%s lookups v1\n%q %q\n%x", metakey.Verified, op.Namespace, op.Name,
-		sha256.Sum256(text))
+	fmt.Fprintf(mac, "%s lookups v1\n%q %q\n%x", metakey.Verified, op.Namespace, op.Name, sha256.Sum256(text))
 	for _, need := range needs {
 		fmt.Fprintf(mac, "\n%q %q", need.Field, need.Rights)
 	}

@@ -137,8 +137,7 @@ func (in *preview) versions() {
 				`names are matched exactly, for example "etcdoperator.v0.9.4"; for versions use spec.versionRange`)
 		}
 		if digest != "" && p.Versions.Lists(name) {
-			in.ineffective("spec.versions has "+text.Quote(name)+" both with "+digest+
-				" and without a digest",
+			in.ineffective("spec.versions has "+text.Quote(name)+" both with "+digest+" and without a digest",
 				"without a digest it stands for any contents; remove that entry to bind the name to the digest")
 		}
 	}
@@ -240,8 +239,7 @@ func (in *preview) age() {
 	case p.Age.Holds() && p.MustNotHave:
 		in.unused("spec.minimumAge")
 	case !p.Age.Holds() && len(in.op.Spec.Urgent) > 0:
-		in.ineffective("spec.urgent has no effect without spec.minimumAge",
-			"write that, or remove it")
+		in.ineffective("spec.urgent has no effect without spec.minimumAge", "write that, or remove it")
 	}
 }
 
@@ -274,8 +272,7 @@ func (in *preview) deletion() {
 	what := "spec.deletion " + string(spec.Deletion) + " refuses no deletion"
 	switch {
 	case !p.Enforced:
-		in.ineffective(what+" while the policy only informs",
-			"write spec.remediationAction: enforce")
+		in.ineffective(what+" while the policy only informs", "write spec.remediationAction: enforce")
 	case in.Unbacked != "":
 		in.ineffective(what, in.Unbacked)
 	}

@@ -75,9 +75,8 @@ func OverrideText(p *olm.InstallPlan, now time.Time) string {
 // allows the steps of the plan. That applies in every namespace: the policy that a planted reason would set aside may
 // be created later.
 func refuseOverrideReason(v *verdict.Verdict) {
-	v.Add(RulePlanOverrideReason, verdict.Finding{Decision: verdict.Deny,
-		Field:    "metadata.annotations[" + metakey.OverrideReason + "]",
-		What:     "annotation " + metakey.OverrideReason + " is not allowed here",
+	v.Add(RulePlanOverrideReason, verdict.Finding{Decision: verdict.Deny, Field: "metadata.annotations[" +
+		metakey.OverrideReason + "]", What: "annotation " + metakey.OverrideReason + " is not allowed here",
 		Accepted: "set it together with spec.approved, and only where the approval is refused without it"})
 }
 

@@ -178,8 +178,7 @@ func (in *SubscriptionInput) fromJudgedPlan() bool {
 	generatedBy := in.Subscription.Metadata.Annotations.GeneratedBy
 	return slices.ContainsFunc(in.Namespace.Plans(), func(p *olm.InstallPlan) bool {
 		return generatedBy != "" && p.Metadata.Name == generatedBy && p.Spec.Approved &&
-			p.Spec.Approval == olm.ApprovalManual &&
-			len(bundle.RefusedSteps(p, in.Namespace, in.Now)) == 0
+			p.Spec.Approval == olm.ApprovalManual && len(bundle.RefusedSteps(p, in.Namespace, in.Now)) == 0
 	})
 }
 
@@ -241,9 +240,8 @@ func forbiddenSubscription(in *SubscriptionInput, p *operatorpolicy.Policy) verd
 		return verdict.Finding{}
 	}
 	if !p.RestrictsVersions() {
-		return verdict.Finding{Decision: verdict.Deny, Field: "spec.name",
-			What:     "package " + text.Quote(spec.Package) + " is forbidden",
-			Accepted: "remove the Subscription, or change spec.complianceType of the policy"}
+		return verdict.Finding{Decision: verdict.Deny, Field: "spec.name", What: "package " + text.Quote(spec.Package) +
+			" is forbidden", Accepted: "remove the Subscription, or change spec.complianceType of the policy"}
 	}
 	// With a version scope only startingCSV determines the requested version; the plan is judged later.
 	if p.VersionRange == nil && p.Versions.Lists(spec.StartingCSV) {

@@ -90,8 +90,7 @@ func ApprovalChanges(s *olm.Subscription, ns *state.Namespace) []verdict.Change 
 		return changeApproval(s, requested, olm.ApprovalManual, source.String(), judgedFirst+approvedFor)
 	case !found && have != requested && (turnedManual(s) || have == olm.ApprovalAutomatic) &&
 		(requested == olm.ApprovalManual || !waits && !incomplete(ns)):
-		changes := changeApproval(s, requested, requested, "",
-			"no policy or Constraint needs another value")
+		changes := changeApproval(s, requested, requested, "", "no policy or Constraint needs another value")
 		changes[0].Message = strings.Replace(changes[0].Message, " was changed ", " was changed back ", 1)
 		return changes
 	}

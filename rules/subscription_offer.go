@@ -266,8 +266,7 @@ func (o *Offered) NoneAllowed() string {
 		return ""
 	}
 	return "no version in channel " + text.Name(o.Package.Channel(o.Channel).Name) + " of " +
-		facts.CatalogName(o.Package.Catalog) +
-		" is allowed; the channel has " + entriesText(entries)
+		facts.CatalogName(o.Package.Catalog) + " is allowed; the channel has " + entriesText(entries)
 }
 
 // NextStep returns, as a sentence, which allowed versions of the channel an upgrade that is not allowed keeps from

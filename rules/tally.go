@@ -39,8 +39,7 @@ type Count struct {
 
 // compareViolators sorts by namespace, then name.
 func compareViolators(a, b constraintv1.ConstraintViolator) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace),
-		cmp.Compare(a.ClusterServiceVersion, b.ClusterServiceVersion))
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.ClusterServiceVersion, b.ClusterServiceVersion))
 }
 
 // NewTally counts everything that is installed in namespaces at a time, in one pass for all Constraints. What an

@@ -156,8 +156,7 @@ func (b *Builder) Scoped(read *dependency.Policy) *dependency.Policy {
 	if len(b.clusterScoped) == 0 {
 		return read
 	}
-	return read.Scoped(func(group,
-		kind string) bool {
+	return read.Scoped(func(group, kind string) bool {
 		return b.clusterScoped[schema.GroupKind{Group: group, Kind: kind}]
 	})
 }

@@ -274,8 +274,7 @@ func (d *draft) setEverywhere() {
 
 func sameDefinition(a, b *constraint.Definition) bool {
 	return a.Name == b.Name && a.UID == b.UID && a.Generation == b.Generation && a.Pending == b.Pending &&
-		a.Waits == b.Waits &&
-		operatorpolicy.SameEnded(a.Exceptions, b.Exceptions)
+		a.Waits == b.Waits && operatorpolicy.SameEnded(a.Exceptions, b.Exceptions)
 }
 
 // maxGraphChanges is the number of changes of Policies and PolicySets from which on the graph is rebuilt.

@@ -49,8 +49,7 @@ func compare(a, b *Object) int {
 
 // identity are the fields by which an informer identifies an object.
 var identity = stream.Fields{"metadata": {"name": nil, "namespace": nil, "uid": nil, "resourceVersion": nil,
-	"generation":        nil,
-	"creationTimestamp": nil, "deletionTimestamp": nil,
+	"generation": nil, "creationTimestamp": nil, "deletionTimestamp": nil,
 	"annotations": {metav1.InitialEventsAnnotationKey: nil}}}
 
 // Reader decodes objects from JSON. The zero value does not recover panics of decoding.
@@ -70,8 +69,7 @@ func (r *Reader) Read(kind *Kind, raw []byte) *Object {
 		return s
 	}
 	o := &Object{kind: kind, ObjectMeta: metav1.ObjectMeta{Namespace: text("namespace"), Name: text("name"),
-		UID:             types.UID(text("uid")),
-		ResourceVersion: text("resourceVersion")}}
+		UID: types.UID(text("uid")), ResourceVersion: text("resourceVersion")}}
 	if at, err := time.Parse(time.RFC3339, text("creationTimestamp")); err == nil {
 		o.CreationTimestamp = metav1.NewTime(at)
 	}

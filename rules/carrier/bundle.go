@@ -109,9 +109,8 @@ func (c *Bundle) describe(properties string) {
 		return
 	case b.Package != "" && c.Package != "" &&
 		(c.Package != b.Package || c.Version != b.Version || c.Stated != b.Stated):
-		c.Unknown = "the plan names both package " + text.Name(c.Package) + " " +
-			olm.VersionText(text.Name(c.Version), c.Stated) + " and package " + text.Name(b.Package) + " " +
-			olm.VersionText(text.Name(b.Version), b.Stated)
+		c.Unknown = "the plan names both package " + text.Name(c.Package) + " " + olm.VersionText(text.Name(c.Version),
+			c.Stated) + " and package " + text.Name(b.Package) + " " + olm.VersionText(text.Name(b.Version), b.Stated)
 		return
 	}
 	if b.Package != "" {

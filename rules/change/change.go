@@ -186,8 +186,7 @@ func (s *Set) finish() {
 
 func compareDifferences(a, b Difference) int {
 	return cmp.Or(cmp.Compare(b.Risk, a.Risk), cmp.Compare(slices.Index(classOrder, a.Class),
-		slices.Index(classOrder, b.Class)),
-		cmp.Compare(a.Text, b.Text))
+		slices.Index(classOrder, b.Class)), cmp.Compare(a.Text, b.Text))
 }
 
 // Of returns the differences of a class.

@@ -206,8 +206,7 @@ func (o *object) derivedAccount() bool {
 func (c *Contents) sort() error {
 	slices.SortFunc(c.objects, func(a, b object) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.APIVersion, b.APIVersion),
-			cmp.Compare(a.Metadata.Name, b.Metadata.Name),
-			bytes.Compare(a.raw, b.raw))
+			cmp.Compare(a.Metadata.Name, b.Metadata.Name), bytes.Compare(a.raw, b.raw))
 	})
 	c.objects = slices.CompactFunc(c.objects, func(a, b object) bool { return bytes.Equal(a.raw, b.raw) })
 	for i := 1; i < len(c.objects); i++ {

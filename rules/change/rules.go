@@ -49,10 +49,11 @@ var (
 )
 
 func (p *permission) risk() Risk {
-	risky := p.group == "*" || slices.ContainsFunc(p.verbs,
-		func(v string) bool { return slices.Contains(riskyVerbs, v) }) ||
-		slices.Contains(p.urls, "*") || slices.Contains(p.urls, "/*") ||
-		slices.ContainsFunc(p.resources, func(r string) bool { return riskyResource(p.group, r) })
+	risky := p.group == "*" || slices.ContainsFunc(p.verbs, func(v string) bool {
+		return slices.Contains(riskyVerbs,
+			v)
+	}) || slices.Contains(p.urls, "*") || slices.Contains(p.urls, "/*") || slices.ContainsFunc(p.resources,
+		func(r string) bool { return riskyResource(p.group, r) })
 	if risky {
 		return Risky
 	}

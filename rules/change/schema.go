@@ -332,8 +332,7 @@ func describe(name, message string, was, is *schema) string {
 
 // handled are the keywords that comparators of crdify compare.
 var handled = []string{"type", "required", "enum", "default", "description", "maximum", "maxItems", "maxLength",
-	"maxProperties",
-	"minimum", "minItems", "minLength", "minProperties"}
+	"maxProperties", "minimum", "minItems", "minLength", "minProperties"}
 
 // changedKeywords returns the keywords of a field that differ and that no comparator handles.
 func changedKeywords(was, is *schema) []string {

@@ -17,8 +17,7 @@ import (
 
 // riskyKinds are kinds by which a bundle can take requests or rights of others.
 var riskyKinds = []string{"APIService", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "Namespace",
-	"SecurityContextConstraints",
-	"CatalogSource", "OperatorGroup", "Subscription"}
+	"SecurityContextConstraints", "CatalogSource", "OperatorGroup", "Subscription"}
 
 // classes are the classes of objects by group and kind: of one that is new, and of one that has other fields than
 // before. Kinds that the table does not name are Scope. What other functions compare of an object is in judged.

@@ -270,17 +270,15 @@ func appendTuples(all []tuple, r *admissionv1.RuleWithOperations) []tuple {
 }
 
 func compareTuples(a, b tuple) int {
-	return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.resource, b.resource),
-		cmp.Compare(a.operation, b.operation),
-		cmp.Compare(a.version, b.version), cmp.Compare(a.scope, b.scope))
+	return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.resource, b.resource), cmp.Compare(a.operation,
+		b.operation), cmp.Compare(a.version, b.version), cmp.Compare(a.scope, b.scope))
 }
 
 // covers reports whether a webhook that matches one tuple matches another.
 func (t *tuple) covers(other *tuple) bool {
 	star := func(a, b string) bool { return a == "*" || a == b }
 	return star(t.operation, other.operation) && star(t.group, other.group) && star(t.version, other.version) &&
-		star(t.scope, other.scope) &&
-		coversResource(t.resource, other.resource)
+		star(t.scope, other.scope) && coversResource(t.resource, other.resource)
 }
 
 // coversResource reports whether a resource of a rule matches another: "*" is all resources but no subresources, "*/*"

@@ -81,8 +81,7 @@ func ConstraintFinding(what string, f *constraint.Result) verdict.Finding {
 	case constraint.Violated:
 		return verdict.NotAllowed(what, MustSatisfy(f)).At(field)
 	case constraint.Undecided:
-		return verdict.OnHold(what, field+" cannot be judged, since "+text.Escape(f.Why)+"; "+
-			MustSatisfy(f)).At(field)
+		return verdict.OnHold(what, field+" cannot be judged, since "+text.Escape(f.Why)+"; "+MustSatisfy(f)).At(field)
 	case constraint.Failed:
 		return verdict.OnHold(what, CannotJudge(field, f)).At(field)
 	case constraint.Satisfied:

@@ -260,8 +260,7 @@ type transport struct {
 	base http.RoundTripper
 	// ctx ends every request, including watches: those of the libraries have a context that never ends.
 	ctx context.Context
-	// lost is called when a resource that is watched is not served any more. The library would retry
-	// every second.
+	// lost is called when a resource that is watched is not served any more. The library would retry every second.
 	lost func()
 	gone atomic.Bool
 }

@@ -28,8 +28,7 @@ func same(a, b *snapshot.Completion) bool {
 		reflect.DeepEqual(a.Policy.Spec, b.Policy.Spec)
 }
 
-// Needed reports whether a policy depends on the cluster: it has template text to resolve, or omits
-// its namespace.
+// Needed reports whether a policy depends on the cluster: it has template text to resolve, or omits its namespace.
 func (r *Resolver) Needed(op *policyv1beta2.OperatorPolicy) bool {
 	return operatorpolicy.DependsOnCluster(op)
 }

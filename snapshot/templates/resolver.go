@@ -50,8 +50,7 @@ const (
 	lastRetry  = 5 * time.Minute
 	// workers is the number of policies that are resolved concurrently.
 	workers = 4
-	// maxOverdue is the number of abandoned resolutions that may still be running before no more are
-	// started.
+	// maxOverdue is the number of abandoned resolutions that may still be running before no more are started.
 	maxOverdue = 8
 	// overdueAfter is the time limit of a resolution.
 	overdueAfter = 20 * time.Second
@@ -84,8 +83,7 @@ type Options struct {
 	Log logr.Logger
 }
 
-// Resolver completes policies. It is safe for concurrent use; nothing is
-// resolved before Start.
+// Resolver completes policies. It is safe for concurrent use; nothing is resolved before Start.
 type Resolver struct {
 	o    Options
 	open func(ctx context.Context, key types.NamespacedName, changed func()) (templateSession, error)
@@ -167,8 +165,7 @@ func newResolver(
 		o.Key = func() []byte { return nil }
 	}
 	return &Resolver{o: o, open: open, entries: map[types.NamespacedName]*entry{},
-		sessions: map[types.NamespacedName]*held{},
-		queue:    supply.NewQueue[types.NamespacedName](firstRetry, lastRetry)}
+		sessions: map[types.NamespacedName]*held{}, queue: supply.NewQueue[types.NamespacedName](firstRetry, lastRetry)}
 }
 
 // Policy adds or updates a policy. It does not block. The result is passed to Publish, and
