@@ -126,11 +126,11 @@ var all = []rule{
 		Summary: "a ClusterServiceVersion of the plan, its channel or its package is deprecated, or not known not to be, and the policy's deprecated is Hold"},
 		progress: ByPolicy[planned]{Allows: heldDeprecated}},
 	// What another image of the catalog offers was not reviewed.
-	{Rule: verdict.Rule{ID: "bundle/catalog-digest", Outcomes: verdict.Holds, Override: true, Edit: acceptImage,
+	{Rule: verdict.Rule{ID: "bundle/catalog-digest", Outcomes: verdict.Holds, Override: true, Edit: accept("catalog"),
 		Summary: "the catalog of a ClusterServiceVersion of the plan runs an image that is not in the policy's catalog.accepted, or is not known, and its catalog.image is Hold"},
 		progress: ByPolicy[planned]{Allows: heldCatalogDigest}},
 	// What a catalog offers after a jump may be for another cluster, or a mistake.
-	{Rule: verdict.Rule{ID: "bundle/catalog-jump", Outcomes: verdict.Holds, Override: true, Edit: acceptImage,
+	{Rule: verdict.Rule{ID: "bundle/catalog-jump", Outcomes: verdict.Holds, Override: true, Edit: accept("catalog"),
 		Summary: "an image of that catalog changed too many packages, moved a channel backwards or is for another platform, is not accepted, and the policy's catalog.jump is Hold"},
 		progress: ByPolicy[planned]{Allows: heldCatalogJump}},
 	// What has just come is tried by others first.
@@ -147,7 +147,7 @@ var all = []rule{
 	{Rule: verdict.Rule{ID: RuleException, Outcomes: verdict.Warns,
 		Summary: "what a rule refuses is set aside by an exception of the policy or the Constraint, until that ends"}},
 	// Changes of certain classes need a user's consent.
-	{Rule: verdict.Rule{ID: RuleConsent, Outcomes: verdict.HoldsOrWarns, Override: true, Edit: acceptChange,
+	{Rule: verdict.Rule{ID: RuleConsent, Outcomes: verdict.HoldsOrWarns, Override: true, Edit: accept("consent"),
 		Summary: "a ClusterServiceVersion makes a change that spec.consent of the policy holds, and no one has consented to it"}},
 	// What was consented to is what is written.
 	{Rule: verdict.Rule{ID: RuleContents, Outcomes: verdict.AnyOutcome, Override: true,
@@ -234,24 +234,18 @@ func allowDeprecated(verdict.EditInput) (what string, patch []verdict.PatchOpera
 	return "spec.deprecated: Allow", set("/spec/deprecated", "Allow")
 }
 
-func acceptChange(in verdict.EditInput) (what string, patch []verdict.PatchOperation) {
-	return accept(in, "consent")
-}
-
-func acceptImage(in verdict.EditInput) (what string, patch []verdict.PatchOperation) {
-	return accept(in, "catalog")
-}
-
-// accept adds the digest of a refusal to the list accepted in a field of the spec.
-func accept(in verdict.EditInput, field string) (what string, patch []verdict.PatchOperation) {
-	if in.Digest == "" {
-		return "", nil
+// accept returns the edit that adds the digest of a refusal to the list accepted in a field of the spec.
+func accept(field string) verdict.Edit {
+	return func(in verdict.EditInput) (what string, patch []verdict.PatchOperation) {
+		if in.Digest == "" {
+			return "", nil
+		}
+		operation := add("/spec/"+field+"/accepted/-", in.Digest)
+		if accepted, _, _ := unstructured.NestedSlice(in.Policy, "spec", field, "accepted"); accepted == nil {
+			operation = add("/spec/"+field+"/accepted", []any{in.Digest})
+		}
+		return "add " + in.Digest + " to spec." + field + ".accepted", []verdict.PatchOperation{operation}
 	}
-	operation := add("/spec/"+field+"/accepted/-", in.Digest)
-	if accepted, _, _ := unstructured.NestedSlice(in.Policy, "spec", field, "accepted"); accepted == nil {
-		operation = add("/spec/"+field+"/accepted", []any{in.Digest})
-	}
-	return "add " + in.Digest + " to spec." + field + ".accepted", []verdict.PatchOperation{operation}
 }
 
 func add(path string, value any) verdict.PatchOperation {

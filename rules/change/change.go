@@ -57,6 +57,13 @@ const (
 	Risky
 )
 
+func riskIf(risky bool) Risk {
+	if risky {
+		return Risky
+	}
+	return Notable
+}
+
 // Difference is one difference, in words without anything that differs between clusters.
 type Difference struct {
 	Class Class `json:"class"`

@@ -246,27 +246,22 @@ func (w *webhook) tuples() []tuple {
 	}
 	all := make([]tuple, 0, count)
 	for i := range w.Rules {
-		all = appendTuples(all, &w.Rules[i])
-	}
-	slices.SortFunc(all, compareTuples)
-	return slices.Compact(all)
-}
-
-func appendTuples(all []tuple, r *admissionv1.RuleWithOperations) []tuple {
-	scope := "*"
-	if r.Scope != nil {
-		scope = string(*r.Scope)
-	}
-	for _, operation := range r.Operations {
-		for _, group := range r.APIGroups {
-			for _, version := range r.APIVersions {
-				for _, resource := range r.Resources {
-					all = append(all, tuple{string(operation), group, version, resource, scope})
+		r, scope := &w.Rules[i], "*"
+		if r.Scope != nil {
+			scope = string(*r.Scope)
+		}
+		for _, operation := range r.Operations {
+			for _, group := range r.APIGroups {
+				for _, version := range r.APIVersions {
+					for _, resource := range r.Resources {
+						all = append(all, tuple{string(operation), group, version, resource, scope})
+					}
 				}
 			}
 		}
 	}
-	return all
+	slices.SortFunc(all, compareTuples)
+	return slices.Compact(all)
 }
 
 func compareTuples(a, b tuple) int {

@@ -47,40 +47,31 @@ type Cluster struct {
 
 // AddCatalog adds a CatalogSource.
 func (c *Cluster) AddCatalog(key olm.Catalog, source *olm.CatalogSource) {
-	if c.Catalogs == nil {
-		c.Catalogs, c.sharing = map[olm.Catalog]*olm.CatalogSource{}, map[olm.Catalog]int{}
-	}
 	if _, again := c.Catalogs[key]; !again {
-		c.sharing[key.Service()]++
+		put(&c.sharing, key.Service(), c.sharing[key.Service()]+1)
 	}
-	c.Catalogs[key] = source
+	put(&c.Catalogs, key, source)
 }
 
 // AddServed adds the digest of the image that a pod of a CatalogSource runs, "" if it is not known.
 func (c *Cluster) AddServed(key olm.Catalog, digest string) {
-	if c.Served == nil {
-		c.Served = map[olm.Catalog]string{}
-	}
 	if before, there := c.Served[key]; there && before != digest {
 		digest = "" // which of them answered OLM is not known
 	}
-	c.Served[key] = digest
+	put(&c.Served, key, digest)
 }
 
 // AddService adds a Service.
-func (c *Cluster) AddService(s *olm.CatalogService) {
-	if c.Services == nil {
-		c.Services = map[olm.Catalog]string{}
-	}
-	c.Services[s.Service] = s.Selects
-}
+func (c *Cluster) AddService(s *olm.CatalogService) { put(&c.Services, s.Service, s.Selects) }
 
 // AddHistory adds what the images of a CatalogSource changed.
-func (c *Cluster) AddHistory(key olm.Catalog, history History) {
-	if c.Histories == nil {
-		c.Histories = map[olm.Catalog]History{}
+func (c *Cluster) AddHistory(key olm.Catalog, history History) { put(&c.Histories, key, history) }
+
+func put[V any](into *map[olm.Catalog]V, key olm.Catalog, value V) {
+	if *into == nil {
+		*into = map[olm.Catalog]V{}
 	}
-	c.Histories[key] = history
+	(*into)[key] = value
 }
 
 // RunningDigest returns the digest of the image that a catalog runs, or why it is not known. What the pods run counts;

@@ -81,16 +81,9 @@ type Reading struct {
 func Read(
 	ctx context.Context, source Source, plan types.NamespacedName, replacements []state.Replacement,
 ) (*Reading, error) {
-	raw, err := source.Get(ctx, plans, plan)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("read InstallPlan %s: %w", plan, errDeleted)
-	case err != nil:
-		return nil, fmt.Errorf("read InstallPlan %s: %w", plan, err)
-	}
-	stored, err := olm.DecodePlan(raw)
+	stored, err := readPlan(ctx, source, plan, errDeleted)
 	if err != nil {
-		return nil, fmt.Errorf("read InstallPlan %s: %w", plan, err)
+		return nil, err
 	}
 	r := &reader{Source: source, namespace: plan.Namespace, plan: stored}
 	r.Approved = stored.Spec.Approved
@@ -105,6 +98,23 @@ func Read(
 		r.ByCSV[replacement.CSV] = set
 	}
 	return &r.Reading, nil
+}
+
+// readPlan reads a plan. missing is the cause of the error if it does not exist.
+func readPlan(
+	ctx context.Context, source Source, key types.NamespacedName, missing error,
+) (plan *olm.InstallPlan, err error) {
+	raw, err := source.Get(ctx, plans, key)
+	if apierrors.IsNotFound(err) {
+		err = missing
+	}
+	if err == nil {
+		plan, err = olm.DecodePlan(raw)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read InstallPlan %s: %w", key, err)
+	}
+	return plan, nil
 }
 
 // reader reads one plan.
@@ -335,17 +345,17 @@ func (r *reader) installedCSV(ctx context.Context, replaces *state.Replacement) 
 	key := types.NamespacedName{Namespace: r.namespace, Name: replaces.From}
 	raw, err := r.Get(ctx, csvs, key)
 	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("read ClusterServiceVersion %s: %w", key, errUninstalled)
+		err = errUninstalled
+	}
+	var csv *olm.CSV
+	if err == nil {
+		csv, err = olm.Decode[olm.CSV](raw)
+	}
+	if err == nil && csv.Spec.ContentsDigest() != replaces.FromDigest {
+		err = errStale
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read ClusterServiceVersion %s: %w", key, err)
-	}
-	csv, err := olm.Decode[olm.CSV](raw)
-	if err != nil {
-		return nil, fmt.Errorf("read ClusterServiceVersion %s: %w", key, err)
-	}
-	if csv.Spec.ContentsDigest() != replaces.FromDigest {
-		return nil, fmt.Errorf("read ClusterServiceVersion %s: %w", key, errStale)
 	}
 	return raw, nil
 }
@@ -360,16 +370,9 @@ func (r *reader) installedBundle(
 		return all, "there is not exactly one InstallPlan that installed it", nil
 	}
 	key := types.NamespacedName{Namespace: r.namespace, Name: replaces.FromPlan}
-	raw, err := r.Get(ctx, plans, key)
-	if apierrors.IsNotFound(err) {
-		return nil, "", fmt.Errorf("read InstallPlan %s: %w", key, errStale)
-	}
+	plan, err := readPlan(ctx, r.Source, key, errStale)
 	if err != nil {
-		return nil, "", fmt.Errorf("read InstallPlan %s: %w", key, err)
-	}
-	plan, err := olm.DecodePlan(raw)
-	if err != nil {
-		return nil, "", fmt.Errorf("read InstallPlan %s: %w", key, err)
+		return nil, "", err
 	}
 	if !plan.Installed(replaces.From) {
 		return nil, "", fmt.Errorf("read InstallPlan %s: %w", key, errStale)
