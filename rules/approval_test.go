@@ -32,7 +32,7 @@ func TestJudgeApproval(t *testing.T) {
 	incomplete := policyFor("vault", func(s *policyv1beta2.OperatorPolicySpec) {
 		s.OperatorGroup = &policyv1beta2.OperatorGroupTemplate{Name: `{{ fromConfigMap "policies" "vault" "group" }}`}
 	})
-	completed := CompletedOperatorPolicy(incomplete, operatorPolicy("vault", func(s *spec) {
+	completed := incomplete.Completed(operatorPolicy("vault", func(s *spec) {
 		s.OperatorGroup = &policyv1beta2.OperatorGroupTemplate{Name: "group"}
 	}), nil)
 	second := operatorPolicy("vault", nil)

@@ -22,7 +22,7 @@ func TestA4Escapes(t *testing.T) {
 	})
 	allowed, other := policyFor("etcd", versions("etcd.v0.9.2")), policyFor("etcd", versions("etcd.v0.9.4"))
 	other.Object.Generation = 3
-	completed := CompletedOperatorPolicy(other, other.Object, nil)
+	completed := other.Completed(other.Object, nil)
 	for _, c := range []struct {
 		name   string
 		edit   func(*olm.CSV)

@@ -163,14 +163,6 @@ func NewOperatorPolicy(op *policyv1beta2.OperatorPolicy) *operatorpolicy.Policy 
 	return operatorpolicy.Parse(op, bundle.Exceptable())
 }
 
-// CompletedOperatorPolicy returns a policy once it was completed from cluster state. Problems, full sentences, are why
-// it could not be completed in part; while there are any, what it governs is held.
-func CompletedOperatorPolicy(
-	written *operatorpolicy.Policy, completed *policyv1beta2.OperatorPolicy, problems []string,
-) *operatorpolicy.Policy {
-	return written.Completed(completed, problems, bundle.Exceptable())
-}
-
 // NormalizeOperatorPolicy fills complianceConfig. It keeps the author's fields unchanged, so that GitOps tools see no
 // drift.
 func NormalizeOperatorPolicy(op, old *policyv1beta2.OperatorPolicy) []verdict.Change {

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/operatorpolicy"
@@ -244,7 +243,7 @@ func completed(o *Object, c *Completion) *Object {
 	}
 	now := *op // with the present status
 	now.Spec = c.Policy.Spec
-	p := rules.CompletedOperatorPolicy(stored.policy, &now, slices.Concat(c.Problems, stored.faults))
+	p := stored.policy.Completed(&now, slices.Concat(c.Problems, stored.faults))
 	next := *o
 	next.value, next.concerns = &storedPolicy{object: op, faults: stored.faults, policy: p}, InNamespace(p.Concerns())
 	return &next

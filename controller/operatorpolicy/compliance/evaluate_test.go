@@ -127,7 +127,7 @@ func input(changes ...given) *Input {
 	for _, change := range changes {
 		change(in)
 	}
-	in.Rules = rules.CompletedOperatorPolicy(rules.NewOperatorPolicy(in.Policy), in.Policy, in.Problems)
+	in.Rules = rules.NewOperatorPolicy(in.Policy).Completed(in.Policy, in.Problems)
 	return in.input()
 }
 
