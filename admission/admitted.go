@@ -105,7 +105,7 @@ func (g *Gate) awaited(
 	s *snapshot.Snapshot, kind *snapshot.Kind, concerns snapshot.Subject, written metav1.Object, creates bool,
 ) {
 	if creates && written.GetName() != "" {
-		for o := range s.Each(kind) {
+		for o := range s.AllObjects(kind) {
 			if o.Name == written.GetName() && o.Namespace == written.GetNamespace() && o.DeletionTimestamp == nil {
 				return
 			}

@@ -212,13 +212,13 @@ func (g *Gate) mutateSubscription(
 	if g.ApprovalMode != rules.MutateApproval && !g.OLM.Is(&req.User) {
 		return unchanged
 	}
-	sub, err := olm.DecodeSubscription(*req.Object)
+	sub, err := olm.Decode[olm.Subscription](*req.Object)
 	if err != nil {
 		return unchanged
 	}
 	var old *olm.Subscription
 	if req.OldObject != nil {
-		if old, err = olm.DecodeSubscription(*req.OldObject); err != nil {
+		if old, err = olm.Decode[olm.Subscription](*req.OldObject); err != nil {
 			return unchanged
 		}
 	}

@@ -303,7 +303,7 @@ func fieldsOfCSVs() []fieldChange {
 
 func csvOf(t *testing.T, u *unstructured.Unstructured) *olm.CSV {
 	t.Helper()
-	csv, err := olm.DecodeCSV(raw(t, u))
+	csv, err := olm.Decode[olm.CSV](raw(t, u))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ func csvWith(t *testing.T, annotations map[string]string, spec string) *CSV {
 	if err != nil {
 		t.Fatal(err)
 	}
-	csv, err := DecodeCSV(raw)
+	csv, err := Decode[CSV](raw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestAnnotationsOfAnySpelling(t *testing.T) {
 		`{"b":"1","a":"2"}`: `{"a":"2","b":"1"}`} {
 		digests := map[[32]byte]bool{}
 		for _, annotations := range []string{manifest, stored} {
-			csv, err := DecodeCSV([]byte(`{"metadata":{"annotations":` + annotations + `},"spec":{}}`))
+			csv, err := Decode[CSV]([]byte(`{"metadata":{"annotations":` + annotations + `},"spec":{}}`))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,10 +2,14 @@ package olm
 
 import (
 	"crypto/sha256"
+	"encoding/json"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/opgate/opgate/internal/apijson"
+	"github.com/opgate/opgate/internal/metakey"
 )
 
 // CatalogSource is operators.coreos.com/v1alpha1 CatalogSource.
@@ -15,10 +19,13 @@ type CatalogSource struct {
 	Status   struct {
 		Connection struct {
 			// State is that of OLM's last connection to the catalog, "" if there was none.
-			State string `json:"lastObservedState"`
+			State   string `json:"lastObservedState"`
+			Address string `json:"address"`
 		} `json:"connectionState"`
 		// Service is the one that OLM connects to, without spec.address; nil until OLM has made it.
 		Service *registryService `json:"registryService"`
+		// Polled is when OLM last looked for a newer image.
+		Polled string `json:"latestImageRegistryPoll"`
 	} `json:"status"`
 }
 
@@ -108,4 +115,128 @@ func (s *CatalogSourceSpec) Registry() string {
 		return defaultRegistry
 	}
 	return strings.ToLower(host)
+}
+
+// registryPort is the port of such a Service, and of the pods.
+const registryPort = "50051"
+
+// Service returns the namespace and the name of the Service by which OLM connects to a catalog that it runs from an image
+// (Service in operator-lifecycle-manager pkg/controller/registry/reconciler/grpc.go). Several catalogs may have the same.
+func (c Catalog) Service() Catalog {
+	return Catalog{Namespace: c.Namespace, Name: strings.ReplaceAll(c.Name, ".", "-")}
+}
+
+// CatalogService is a Service that OLM has made for a CatalogSource.
+type CatalogService struct {
+	// Service is its namespace and name.
+	Service Catalog
+	// Selects is the name of the CatalogSource to whose pods it leads as OLM has made it; "" for one that was changed:
+	// OLM compares the label, and not the spec.
+	Selects string
+}
+
+// DecodeCatalogService reads the JSON of a Service. It returns nil for one without OLM's label.
+func DecodeCatalogService(raw []byte) (*CatalogService, error) {
+	o, err := Decode[struct {
+		Metadata struct {
+			Namespace string `json:"namespace"`
+			Name      string `json:"name"`
+			Labels    struct {
+				Hash *string `json:"olm.service-spec-hash"`
+			} `json:"labels"`
+		} `json:"metadata"`
+		Spec struct {
+			Type     string            `json:"type"`
+			Selector map[string]string `json:"selector"`
+			Ports    []struct {
+				Protocol   string          `json:"protocol"`
+				Port       json.RawMessage `json:"port"`
+				TargetPort json.RawMessage `json:"targetPort"`
+			} `json:"ports"`
+		} `json:"spec"`
+	}](raw)
+	if err != nil {
+		return nil, err
+	}
+	if o.Metadata.Labels.Hash == nil {
+		return nil, nil //nolint:nilnil // there is neither
+	}
+	s := &CatalogService{Service: Catalog{Namespace: o.Metadata.Namespace, Name: o.Metadata.Name}}
+	name := o.Spec.Selector[metakey.CatalogSource]
+	if len(o.Spec.Ports) != 1 || o.Spec.Type != "" && o.Spec.Type != "ClusterIP" ||
+		!maps.Equal(o.Spec.Selector, map[string]string{metakey.CatalogSource: name, metakey.OLMManaged: "true"}) {
+		return s, nil
+	}
+	if p := o.Spec.Ports[0]; string(p.Port) == registryPort && string(p.TargetPort) == registryPort &&
+		(p.Protocol == "" || p.Protocol == "TCP") {
+		s.Selects = name
+	}
+	return s, nil
+}
+
+// The containers of such a pod: the server, and, with spec.grpcPodConfig.extractContent, the one that copies the
+// contents of the catalog's image for a server of another image (Pod in operator-lifecycle-manager
+// pkg/controller/registry/reconciler/reconciler.go).
+const (
+	serverContainer  = "registry-server"
+	extractContainer = "extract-content"
+)
+
+// CatalogPod is a pod that serves a CatalogSource, or may.
+type CatalogPod struct {
+	Catalog Catalog
+	// Digest is that of the image with the contents, as the node reports it, such as "sha256:…"; "" while it is not
+	// known.
+	Digest string
+}
+
+// containerStatus is what is read of the status of a container.
+type containerStatus struct {
+	Name    string `json:"name"`
+	ImageID string `json:"imageID"`
+}
+
+// DecodeCatalogPod reads the JSON of a pod. It returns nil for one that serves no catalog: it has ended, or has no such
+// label.
+func DecodeCatalogPod(raw []byte) (*CatalogPod, error) {
+	pod, err := Decode[struct {
+		Metadata struct {
+			Namespace string `json:"namespace"`
+			Labels    struct {
+				Catalog string `json:"olm.catalogSource"`
+			} `json:"labels"`
+		} `json:"metadata"`
+		Status struct {
+			Phase string            `json:"phase"`
+			Init  []containerStatus `json:"initContainerStatuses"`
+			Main  []containerStatus `json:"containerStatuses"`
+		} `json:"status"`
+	}](raw)
+	if err != nil {
+		return nil, err
+	}
+	name := pod.Metadata.Labels.Catalog
+	if name == "" || pod.Status.Phase == "Succeeded" || pod.Status.Phase == "Failed" {
+		return nil, nil //nolint:nilnil // there is neither
+	}
+	served := &CatalogPod{Catalog: Catalog{Namespace: pod.Metadata.Namespace, Name: name}}
+	statuses, container := pod.Status.Main, serverContainer
+	if len(pod.Status.Init) > 0 {
+		statuses, container = pod.Status.Init, extractContainer
+	}
+	if i := slices.IndexFunc(statuses, func(s containerStatus) bool { return s.Name == container }); i >= 0 {
+		served.Digest = digestOfID(statuses[i].ImageID)
+	}
+	return served, nil
+}
+
+// digestOfID returns the digest in an imageID: "docker.io/a/b@sha256:…", with or without a scheme, or the digest alone.
+func digestOfID(id string) string {
+	if !strings.Contains(id, "@") {
+		id = "@" + id
+	}
+	if m := imageDigest.FindStringSubmatch("image" + id[strings.LastIndexByte(id, '@'):]); m != nil {
+		return m[1]
+	}
+	return ""
 }

@@ -43,7 +43,7 @@ func TestO69ForgedService(t *testing.T) {
 		"an address before": {`{"registryService":{"protocol":"grpc"}}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			source, err := decodeObject[CatalogSource]([]byte(`{` + spec + `,"status":` + c.status + `}`))
+			source, err := Decode[CatalogSource]([]byte(`{` + spec + `,"status":` + c.status + `}`))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,38 +8,27 @@ import (
 	"errors"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/opgate/opgate/internal/apijson"
 )
 
 // schemaDefaults are the defaults in the schema of ClusterServiceVersions, by field and parent field: the API server
 // stores them if the manifest omits the field, with the same meaning. "*" is any field.
-var schemaDefaults = map[[2]string]string{
-	{"ports", "protocol"}:                   `"TCP"`,
-	{"webhookdefinitions", "containerPort"}: `443`,
-	{"*", "name"}:                           `""`,
-	{"grpc", "service"}:                     `""`,
-	{"hostAliases", "ip"}:                   `""`,
-	{"fileKeyRef", "optional"}:              `false`,
-	{"azureDisk", "readOnly"}:               `false`,
-	{"azureDisk", "fsType"}:                 `"ext4"`,
-	{"iscsi", "iscsiInterface"}:             `"default"`,
-	{"rbd", "keyring"}:                      `"/etc/ceph/keyring"`,
-	{"rbd", "pool"}:                         `"rbd"`,
-	{"rbd", "user"}:                         `"admin"`,
-	{"scaleIO", "fsType"}:                   `"xfs"`,
-	{"scaleIO", "storageMode"}:              `"ThinProvisioned"`,
+var schemaDefaults = map[string]map[string]string{
+	"protocol":       {"ports": `"TCP"`},
+	"containerPort":  {"webhookdefinitions": `443`},
+	"name":           {"*": `""`},
+	"service":        {"grpc": `""`},
+	"ip":             {"hostAliases": `""`},
+	"optional":       {"fileKeyRef": `false`},
+	"readOnly":       {"azureDisk": `false`},
+	"fsType":         {"azureDisk": `"ext4"`, "scaleIO": `"xfs"`},
+	"iscsiInterface": {"iscsi": `"default"`},
+	"keyring":        {"rbd": `"/etc/ceph/keyring"`},
+	"pool":           {"rbd": `"rbd"`},
+	"user":           {"rbd": `"admin"`},
+	"storageMode":    {"scaleIO": `"ThinProvisioned"`},
 }
-
-// defaultedKeys are the fields in schemaDefaults.
-var defaultedKeys = func() map[string]bool {
-	keys := make(map[string]bool, len(schemaDefaults))
-	for field := range schemaDefaults {
-		keys[field[1]] = true
-	}
-	return keys
-}()
 
 // ContentsDigest returns a SHA-256 of JSON that ignores what the API server changes when it stores an object: the order
 // of keys, null fields, and defaults of the schema. It decodes nothing but strings with escapes. Invalid JSON has the
@@ -138,23 +127,12 @@ func (d *digester) list(parent, key []byte) ([sha256.Size]byte, error) {
 
 // isDefault reports whether a text, or else a literal, is the default of a field.
 func isDefault(parent, key, value []byte, text bool) bool {
-	if !defaultedKeys[string(key)] {
-		return false
-	}
-	for _, of := range []string{string(parent), "*"} {
-		want := schemaDefaults[[2]string{of, string(key)}]
+	defaults := schemaDefaults[string(key)]
+	is := func(want string) bool {
 		if text {
-			var quoted bool
-			if want, quoted = strings.CutPrefix(want, `"`); !quoted {
-				continue
-			}
-			want = strings.TrimSuffix(want, `"`)
-		} else if want == "" {
-			continue
+			return len(want) == len(value)+2 && want[0] == '"' && want[1:len(want)-1] == string(value)
 		}
-		if want == string(value) {
-			return true
-		}
+		return want == string(value)
 	}
-	return false
+	return defaults != nil && (is(defaults[string(parent)]) || is(defaults["*"]))
 }

@@ -37,7 +37,7 @@ func TestContentsDigest(t *testing.T) {
 			t.Errorf("%s does not differ", other)
 		}
 	}
-	csv, err := DecodeCSV([]byte(`{"spec":` + plan + `}`))
+	csv, err := Decode[CSV]([]byte(`{"spec":` + plan + `}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func FuzzContentsDigest(f *testing.F) {
 		f.Add(pair[0], pair[1])
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {
-		for key := range defaultedKeys {
+		for key := range schemaDefaults {
 			if strings.Contains(a+b, key) {
 				return // not a value that both sides read alike
 			}

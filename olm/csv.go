@@ -3,8 +3,13 @@ package olm
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/opgate/opgate/internal/apijson"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 )
 
@@ -12,9 +17,30 @@ import (
 type CSV struct {
 	Metadata ObjectMeta `json:"metadata"`
 	Spec     CSVSpec    `json:"spec"`
-	// Status is not read with the rest, which a review judges; see ReadCSVStatus.
+	// Status is not read with the rest, which a review judges; see ReadCSVStatus. Neither is Bundle, which has what
+	// StatedBundle returns.
 	Status CSVStatus `json:"-"`
+	Bundle Bundle    `json:"-"`
+	// Written is the JSON of a virtual operator, all of which Opgate writes; nil of others.
+	Written []byte `json:"-"`
 }
+
+// StatedBundle returns what a ClusterServiceVersion states of its bundle. One whose properties do not parse is of an
+// unknown package.
+func (c *CSV) StatedBundle() Bundle {
+	var b Bundle
+	if properties := c.Metadata.Annotations.Properties; properties != "" {
+		if read, err := ParseBundle(properties); err == nil {
+			b = read
+		}
+	}
+	b.Name, b.Spec = c.Metadata.Name, &c.Spec
+	b.Release, _ = c.Spec.Release(b.Stated)
+	return b
+}
+
+// IsVirtual reports whether this is a virtual operator, by a label that only Opgate may write.
+func (c *CSV) IsVirtual() bool { return c.Metadata.Labels.VirtualOperator != nil }
 
 // CSVStatus is what is only reported of a ClusterServiceVersion: what OLM did with it, and what in its spec that takes.
 type CSVStatus struct {
@@ -198,3 +224,135 @@ func Combined(spec, annotations [sha256.Size]byte) [sha256.Size]byte {
 	}
 	return sha256.Sum256(append(spec[:], annotations[:]...))
 }
+
+// The reasons why an annotation of a ClusterServiceVersion is harmless.
+const (
+	describes  = "describes the operator to people"
+	setByOLM   = "is set by OLM (setOperatorGroupAnnotations of operator-lifecycle-manager)"
+	ofTheTool  = "is written and read by a GitOps tool, about the object that has it: "
+	ofKubectl  = "is read by kubectl alone"
+	ofOpgate   = "is read by Opgate by its key"
+	inCatalogs = "describes the operator to OLM, which has its properties from the catalog"
+)
+
+// harmlessAnnotations are the annotations of a ClusterServiceVersion that are no part of what it runs, each with the
+// reason, and where programs write it. OLM copies all of them into the operator's pods (deploymentForSpec of
+// operator-lifecycle-manager), so any other one may concern what admits or runs pods. A key that ends with / is all of its
+// domain. Velero is not here: it sets labels (package v1 of velero), and runs commands that annotations of
+// pods name.
+var harmlessAnnotations = map[string]string{
+	"alm-examples": describes, "alm-examples-metadata": describes, "capabilities": describes, "categories": describes,
+	"certified": describes, "containerImage": describes, "createdAt": describes, "description": describes,
+	"repository": describes, "support": describes, "tectonic-visibility": describes,
+	"features.operators.openshift.io/": describes,
+	"operators.openshift.io/":          describes,
+	"operators.operatorframework.io/":  describes,
+	"operatorframework.io/":            inCatalogs,
+	"olm.operatorGroup":                setByOLM,
+	metakey.OperatorNamespace:          setByOLM,
+	"olm.targetNamespaces":             setByOLM,
+	"kubectl.kubernetes.io/":           ofKubectl,
+	"opgate.io/":                       ofOpgate,
+	"argocd.argoproj.io/":              ofTheTool + "common.go of argo-cd",
+	"kustomize.toolkit.fluxcd.io/":     ofTheTool + "package v1 of kustomize-controller",
+	"helm.toolkit.fluxcd.io/":          ofTheTool + "package v2 of helm-controller",
+	"reconcile.fluxcd.io/":             ofTheTool + "package meta of fluxcd/pkg",
+	"meta.helm.sh/release-name":        ofTheTool + "pkg/action/validate.go of helm",
+	"meta.helm.sh/release-namespace":   ofTheTool + "pkg/action/validate.go of helm",
+}
+
+// IsHarmlessAnnotation reports whether an annotation of a ClusterServiceVersion is no part of what it runs.
+func IsHarmlessAnnotation(key string) bool {
+	return harmlessAnnotations[key] != "" || harmlessAnnotations[key[:strings.IndexByte(key, '/')+1]] != ""
+}
+
+// HarmlessAnnotations returns the annotations that are no part of what a ClusterServiceVersion runs, in order. A key that
+// ends with / is all of its domain.
+func HarmlessAnnotations() []string { return slices.Sorted(maps.Keys(harmlessAnnotations)) }
+
+// AnnotationsDigest is a SHA-256 of the annotations of a ClusterServiceVersion that are not harmless; zero if there are
+// none.
+func AnnotationsDigest(annotations map[string]string) [sha256.Size]byte {
+	raw := make(map[string]json.RawMessage, len(annotations))
+	for key, value := range annotations {
+		raw[key], _ = json.Marshal(value) // a string always encodes
+	}
+	return annotationsDigest(raw)
+}
+
+func annotationsDigest(annotations map[string]json.RawMessage) (digest [sha256.Size]byte) {
+	hash, found := sha256.New(), false
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		if !IsHarmlessAnnotation(key) {
+			value := annotations[key]
+			if string(value) == "null" {
+				value = json.RawMessage(`""`) // as the API server stores it
+			}
+			found = true
+			fmt.Fprintf(hash, "%q %x\n", key, ContentsDigest(value))
+		}
+	}
+	if found {
+		digest = [sha256.Size]byte(hash.Sum(nil))
+	}
+	return digest
+}
+
+// annotations are those of a ClusterServiceVersion, with null in place of those that are longer than maxAnnotation: these
+// are texts for people, or examples such as alm-examples.
+type annotations struct {
+	unread
+	// digest covers those that are not harmless, of any length.
+	digest [sha256.Size]byte
+}
+
+// UnmarshalJSON drops the long annotations.
+func (a *annotations) UnmarshalJSON(raw []byte) error {
+	*a = annotations{}
+	if n, _ := apijson.Measure(raw); n > maxListValues {
+		a.digest = sha256.Sum256(raw)
+		return a.unread.UnmarshalJSON(raw) // which keeps only the reason
+	}
+	var texts map[string]json.RawMessage
+	if err := apijson.Unmarshal(raw, &texts); err != nil {
+		return err
+	}
+	a.digest = annotationsDigest(texts)
+	for name, text := range texts {
+		if len(text) > maxAnnotation {
+			texts[name] = nil
+		}
+	}
+	short, err := json.Marshal(texts)
+	if err != nil {
+		return err
+	}
+	return a.unread.UnmarshalJSON(short)
+}
+
+// ChangedField returns the first field of a ClusterServiceVersion that differs between two of them and that counts: its
+// spec, its properties, or an annotation that is not harmless. It returns "" if they differ in nothing of that.
+// Webhook conditions, frozen contents, the record of what is installed and consent are about the same fields.
+func (c *CSV) ChangedField(other *CSV) string {
+	switch {
+	case c.Spec.Digest != other.Spec.Digest:
+		return "spec"
+	case c.Metadata.Annotations.Properties != other.Metadata.Annotations.Properties:
+		return annotationField(metakey.Properties)
+	case c.Spec.annotations.digest == other.Spec.annotations.digest:
+		return ""
+	}
+	was, _ := (&Demands{Spec: &c.Spec}).Annotations() // none where they cannot be read
+	is, _ := (&Demands{Spec: &other.Spec}).Annotations()
+	keys := slices.Collect(maps.Keys(was))
+	for _, key := range slices.Sorted(slices.Values(slices.AppendSeq(keys, maps.Keys(is)))) {
+		a, before := was[key]
+		b, now := is[key]
+		if !IsHarmlessAnnotation(key) && (before != now || a != nil && b != nil && *a != *b) {
+			return annotationField(key)
+		}
+	}
+	return "metadata.annotations" // a long one
+}
+
+func annotationField(key string) string { return "metadata.annotations[" + key + "]" }

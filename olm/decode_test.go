@@ -61,7 +61,7 @@ func FuzzDecode(f *testing.F) {
 func TestFinalizersFailSafe(t *testing.T) {
 	for finalizers, want := range map[string]bool{`null`: false, `[]`: false, `[ ]`: false, `["a"]`: true,
 		`"too large to be kept"`: true, `5`: false, `true`: true} {
-		s, err := olm.DecodeSubscription([]byte(`{"metadata":{"finalizers":` + finalizers + `}}`))
+		s, err := olm.Decode[olm.Subscription]([]byte(`{"metadata":{"finalizers":` + finalizers + `}}`))
 		if err != nil || bool(s.Metadata.Finalizers) != want {
 			t.Errorf("%s: %+v (%v)", finalizers, s, err)
 		}

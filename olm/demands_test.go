@@ -9,7 +9,7 @@ import (
 // is an error.
 func TestAnnotations(t *testing.T) {
 	texts := func(annotations string) (map[string]*string, error) {
-		csv, err := DecodeCSV([]byte(`{"metadata":{"name":"a","annotations":` + annotations + `},"spec":{}}`))
+		csv, err := Decode[CSV]([]byte(`{"metadata":{"name":"a","annotations":` + annotations + `},"spec":{}}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +53,7 @@ func TestAnnotations(t *testing.T) {
 
 // TestWebhooks: a webhook without rules is one as well.
 func TestWebhooks(t *testing.T) {
-	csv, err := DecodeCSV([]byte(
+	csv, err := Decode[CSV]([]byte(
 		`{"spec":{"webhookdefinitions":[{"type":"ConversionWebhook","conversionCRDs":["a.example.com","b.example.com"]},` +
 			`{"type":"ValidatingAdmissionWebhook","rules":[{"resources":["a"]},{"resources":["b"]}]},{"rules":[]},{"conversionCRDs":["c.example.com"]}]}}`))
 	if err != nil {
@@ -69,7 +69,7 @@ func TestWebhooks(t *testing.T) {
 		strings.Join(names, " ") != "a.example.com b.example.com c.example.com" {
 		t.Errorf("conversionCRDs: %v, %v", names, err)
 	}
-	csv, err = DecodeCSV([]byte(`{"spec":{"webhookdefinitions":[{"conversionCRDs":"a.example.com"}]}}`))
+	csv, err = Decode[CSV]([]byte(`{"spec":{"webhookdefinitions":[{"conversionCRDs":"a.example.com"}]}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestWebhooks(t *testing.T) {
 // TestA4OversizedLists: of a list that is too large, only the reason is kept, and the rest of the object is read.
 func TestA4OversizedLists(t *testing.T) {
 	list := "[" + strings.Repeat("{},", maxListValues) + "{}]"
-	csv, err := DecodeCSV([]byte(`{"spec":{"minKubeVersion":"1.20","webhookdefinitions":` + list +
+	csv, err := Decode[CSV]([]byte(`{"spec":{"minKubeVersion":"1.20","webhookdefinitions":` + list +
 		`,"install":{"spec":{"clusterPermissions":` + list + `}}}}`))
 	if err != nil || csv.Spec.MinKubeVersion != "1.20" {
 		t.Fatalf("read as %+v, error %v", csv, err)

@@ -48,7 +48,7 @@ const maxMigratedText = 512
 // shows none: a source without a package, a ClusterObjectSet that the migration tool did not create, or one that is
 // archived.
 func DecodeMigrated(kind string, raw []byte) (*Migrated, error) {
-	o, err := decodeObject[migratedObject](raw)
+	o, err := Decode[migratedObject](raw)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ func extensionWith(t testing.TB, version string) *ExtensionSource {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := DecodeClusterExtension(raw)
+	e, err := Decode[ClusterExtension](raw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func FuzzExactVersion(f *testing.F) {
 // TestExtensionSource reads what rules judge of objects that are not as expected.
 func TestExtensionSource(t *testing.T) {
 	decode := func(raw string) *ExtensionSource {
-		e, err := DecodeClusterExtension([]byte(raw))
+		e, err := Decode[ClusterExtension]([]byte(raw))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +92,7 @@ func TestExtensionSource(t *testing.T) {
 	if selected.Digest == plain.Digest {
 		t.Error("a change of the selector does not show")
 	}
-	if _, err := DecodeClusterExtension([]byte(`{"spec":{"source":{"catalog":{"version":1}}}}`)); err == nil {
+	if _, err := Decode[ClusterExtension]([]byte(`{"spec":{"source":{"catalog":{"version":1}}}}`)); err == nil {
 		t.Error("a version that is a number is read")
 	}
 }

@@ -185,8 +185,7 @@ func (d *deployedImages) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Images returns the images that the ClusterServiceVersion names. Objects that the bundle brings are not
-// read.
+// Images returns the images that the ClusterServiceVersion names. Objects that the bundle brings are not read.
 func (d *Demands) Images() ([]Image, error) {
 	var all []Image
 	for _, part := range []*images{&d.Spec.deployed.images, &d.Spec.related.images} {

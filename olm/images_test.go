@@ -45,7 +45,7 @@ func TestImages(t *testing.T) {
 		"containers":[{"name":"c","image":"b","env":[{"name":"RELATED_IMAGE_X","value":"c"},{"name":"RELATED_IMAGE_Y","valueFrom":{}},
 		{"name":"RELATED_IMAGE_Z"},{"name":"OTHER","value":"z"}]}]}`
 	spec := func(pod, related string) *Demands {
-		csv, err := DecodeCSV(fmt.Appendf(nil,
+		csv, err := Decode[CSV](fmt.Appendf(nil,
 			`{"spec":{"relatedImages":%s,"install":{"spec":{"deployments":[{"spec":{"template":{"spec":%s}}}]}}}}`,
 			related, pod))
 		if err != nil {

@@ -3,11 +3,9 @@ package olm
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 	"slices"
 	"time"
 
-	"github.com/opgate/opgate/internal/apijson"
 	"github.com/opgate/opgate/internal/text"
 )
 
@@ -78,28 +76,20 @@ type BundleLookup struct {
 // installedAt is the time of the condition Installed in the conditions of a plan.
 type installedAt string
 
-// UnmarshalJSON takes the first condition Installed that is True. A list that is too long is an error: one without a
-// name takes sixteen times its size.
+// UnmarshalJSON takes the first condition Installed that is True.
 func (at *installedAt) UnmarshalJSON(raw []byte) error {
-	if n, _ := apijson.Measure(raw); n > maxConditionValues {
-		return fmt.Errorf("the conditions hold %d values, at most %d are read", n, maxConditionValues)
-	}
-	var all []struct {
+	all, err := readConditions[struct {
 		Type               string `json:"type"`
 		Status             string `json:"status"`
 		LastTransitionTime string `json:"lastTransitionTime"`
-	}
-	if err := apijson.Unmarshal(raw, &all); err != nil {
-		return err
-	}
+	}](raw)
 	*at = ""
 	for i := range all {
-		if c := &all[i]; c.Type == "Installed" && c.Status == "True" {
+		if c := &all[i]; *at == "" && c.Type == "Installed" && c.Status == "True" {
 			*at = installedAt(c.LastTransitionTime)
-			break
 		}
 	}
-	return nil
+	return err
 }
 
 // AwaitsApproval reports whether OLM asks for approval of a plan that is not approved yet.
@@ -169,8 +159,7 @@ func (p *InstallPlan) StepProperties(csv string) string {
 // that the OperatorGroup names.
 func (p *InstallPlan) RunsAs(user string) bool {
 	account := p.Status.ServiceAccount.Name
-	return account != "" && p.Running() &&
-		user == "system:serviceaccount:"+p.Metadata.Namespace+":"+account
+	return account != "" && p.Running() && user == "system:serviceaccount:"+p.Metadata.Namespace+":"+account
 }
 
 // ParseBundles returns the bundle properties in the plan that can be read, by their text. Unless OLM is done with the

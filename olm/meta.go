@@ -137,8 +137,10 @@ func (a *Annotations) UnmarshalJSON(raw []byte) error {
 type Labels struct {
 	// CopiedFrom marks the copies of a ClusterServiceVersion that OLM creates in other namespaces.
 	CopiedFrom string `json:"olm.copiedFrom"`
-	// VirtualOperator marks the ClusterServiceVersions that expose cluster properties to OLM's resolver.
-	VirtualOperator string `json:"opgate.io/virtual-operator"`
+	// VirtualOperator marks the ClusterServiceVersions that expose cluster properties to OLM's resolver, and Managed the
+	// Subscriptions that an enforced policy manages. Both are nil without the label.
+	VirtualOperator *string `json:"opgate.io/virtual-operator"`
+	Managed         *string `json:"operatorpolicy.policy.open-cluster-management.io/managed"`
 }
 
 // Key returns namespace/name, with "*" for the part of a generated name that the API server has not set yet.

@@ -2,6 +2,7 @@ package olm
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/opgate/opgate/internal/apijson"
@@ -44,23 +45,24 @@ type condition struct {
 // conditions has the condition Upgradeable of a list; nil if the list has none.
 type conditions struct{ upgradeable *condition }
 
-// UnmarshalJSON takes the first condition of the type, as OLM does. A list that is too long is an error.
+// UnmarshalJSON takes the first condition of the type, as OLM does.
 func (c *conditions) UnmarshalJSON(raw []byte) error {
-	if n, _ := apijson.Measure(raw); n > maxConditionValues {
-		return fmt.Errorf("the conditions hold %d values, at most %d are read", n, maxConditionValues)
-	}
-	var all []condition
-	if err := apijson.Unmarshal(raw, &all); err != nil {
-		return err
-	}
+	all, err := readConditions[condition](raw)
 	*c = conditions{}
-	for i := range all {
-		if all[i].Type == conditionUpgradeable {
-			c.upgradeable = &all[i]
-			return nil
-		}
+	if i := slices.IndexFunc(all, func(c condition) bool { return c.Type == conditionUpgradeable }); i >= 0 {
+		c.upgradeable = &all[i]
 	}
-	return nil
+	return err
+}
+
+// readConditions reads a list of conditions. One that is too long is an error: one without a name takes sixteen times its
+// size.
+func readConditions[T any](raw []byte) (all []T, err error) {
+	if n, _ := apijson.Measure(raw); n > maxConditionValues {
+		return nil, fmt.Errorf("the conditions hold %d values, at most %d are read", n, maxConditionValues)
+	}
+	err = apijson.Unmarshal(raw, &all)
+	return all, err
 }
 
 // NotUpgradeable returns why OLM would not replace the operator now, "" if it would. OLM reads its own copy of the

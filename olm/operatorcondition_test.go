@@ -98,7 +98,7 @@ func TestNotUpgradeable(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c, err := DecodeOperatorCondition([]byte(tt.object))
+			c, err := Decode[OperatorCondition]([]byte(tt.object))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -112,10 +112,10 @@ func TestNotUpgradeable(t *testing.T) {
 // TestOperatorConditionBounds: what a tenant may write takes bounded memory (threat G18).
 func TestOperatorConditionBounds(t *testing.T) {
 	many := strings.TrimSuffix(strings.Repeat(`{},`, maxConditionValues+1), ",")
-	if _, err := DecodeOperatorCondition([]byte(`{"status":{"conditions":[` + many + `]}}`)); err == nil {
+	if _, err := Decode[OperatorCondition]([]byte(`{"status":{"conditions":[` + many + `]}}`)); err == nil {
 		t.Error("any number of conditions is read")
 	}
-	c, err := DecodeOperatorCondition(
+	c, err := Decode[OperatorCondition](
 		[]byte(`{"status":{"conditions":[{"type":"Upgradeable","status":"False","message":"` +
 			strings.Repeat("x", 32768) + `"}]}}`))
 	if err != nil {

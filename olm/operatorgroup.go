@@ -29,12 +29,17 @@ type OperatorGroupSpec struct {
 
 	// Digest is the SHA-256 of the whole spec as written.
 	Digest [sha256.Size]byte `json:"-"`
-	// written is the JSON of the spec, unless that is larger than maxWrittenGroup bytes.
+	// written is the JSON of the spec, unless that is larger than maxKeptGroup bytes.
 	written []byte
 }
 
-// maxWrittenGroup bounds what is kept of a spec as it was written.
-const maxWrittenGroup = 8 << 10
+// maxKeptGroup bounds what is kept of a spec as it was written, and maxWrittenGroup what Written returns, in bytes;
+// maxTargets the target namespaces that are kept.
+const (
+	maxKeptGroup    = 64 << 10
+	maxWrittenGroup = 8 << 10
+	maxTargets      = 1024
+)
 
 // UpgradeDefault is the upgradeStrategy that is the default. The other, TechPreviewUnsafeFailForward, lets OLM replace
 // an operator whose installation or upgrade has failed.
@@ -45,17 +50,32 @@ func (s *OperatorGroupSpec) UnmarshalJSON(raw []byte) error {
 	type plain OperatorGroupSpec
 	err := apijson.Unmarshal(raw, (*plain)(s))
 	s.Digest, s.written = sha256.Sum256(raw), nil
-	if len(raw) <= maxWrittenGroup {
+	if len(raw) <= maxKeptGroup {
 		s.written = bytes.Clone(raw)
 	}
 	return err
+}
+
+// UnreadableGroup returns a group that does not decode, from its metadata and its JSON. It counts as one for all
+// namespaces, and it is not known where permissions apply.
+func UnreadableGroup(m ObjectMeta, raw []byte) *OperatorGroup {
+	return &OperatorGroup{Metadata: m, Spec: OperatorGroupSpec{TargetNamespaces: namespaceNames{""},
+		Digest: sha256.Sum256(raw)}}
+}
+
+// Fields returns the spec in the form of unstructured objects; nil if it is too large to be kept.
+func (s *OperatorGroupSpec) Fields() (fields map[string]any) {
+	if s.written != nil {
+		_ = json.Unmarshal(s.written, &fields) // it was decoded before
+	}
+	return fields
 }
 
 // Written returns the JSON of the spec. One that is too large to be kept is represented by its account and the
 // namespace of the group: that is less than the group may be for.
 func (g *OperatorGroup) Written(namespace string) []byte {
 	switch {
-	case g.Spec.written != nil:
+	case g.Spec.written != nil && len(g.Spec.written) <= maxWrittenGroup:
 		return g.Spec.written
 	case g.Spec.Digest == [sha256.Size]byte{}:
 		return []byte("{}") // it has no spec
@@ -68,7 +88,7 @@ func (g *OperatorGroup) Written(namespace string) []byte {
 	return data
 }
 
-// Trim removes from a stored group all namespaces but one, which is "" if they mean all: only that is read of them.
+// Trim removes from a stored group the namespaces beyond maxTargets; all but "" if they mean all.
 func (g *OperatorGroup) Trim() {
 	g.Metadata.Trim()
 	g.Spec.TargetNamespaces.trim()
@@ -105,8 +125,8 @@ func (n *namespaceNames) trim() {
 	switch {
 	case slices.Contains(*n, ""):
 		*n = namespaceNames{""}
-	case len(*n) > 1:
-		*n = namespaceNames{(*n)[0]}
+	case len(*n) > maxTargets:
+		*n = slices.Clone((*n)[:maxTargets])
 	}
 }
 

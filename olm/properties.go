@@ -79,17 +79,29 @@ func NamesPackage(properties string) bool {
 		strings.Count(keys, `"packagename"`) == 1 && strings.Count(keys, `"version"`) <= 1
 }
 
-// Bundle is what the properties of a bundle contain.
+// Bundle is one version of an operator, as far as it is known, whatever shows it: bundle properties, a plan, a
+// ClusterServiceVersion, a Subscription, or a catalog. What is not known is empty.
 type Bundle struct {
-	// Package, Version and Release come from olm.package; empty if it is missing.
-	Package string
-	Version string
-	// Release tells bundles of one version apart; empty if there is none.
-	Release string
-	// Properties are all of them, as written.
+	// Name is that of the ClusterServiceVersion.
+	Name string
+	// Package and Version come from property olm.package.
+	Package, Version string
+	// Stated is the release in that property. Release is that, or else the one in Spec, and tells bundles of one version
+	// apart.
+	Stated, Release string
+	// Channel is the one that it is installed from, and Catalog its catalog.
+	Channel string
+	Catalog Catalog
+	// Properties are all of them, as written; Described is false if they are not known.
 	Properties []Property
-	// Provides and Requires are capabilities: a package, or a group, version and kind.
+	Described  bool
+	// Provides and Requires are capabilities in the properties: a package, or a group, version and kind.
 	Provides, Requires []Capability
+	// Spec is that of the ClusterServiceVersion, and Grants are the RBAC objects that come along. Fault is why they cannot
+	// be read.
+	Spec   *CSVSpec
+	Grants []*Grants
+	Fault  string
 }
 
 // Capability is something that one bundle provides and another requires: a Package, or a group, version and kind.
@@ -103,7 +115,7 @@ func ParseBundle(properties string) (Bundle, error) {
 	if err != nil {
 		return Bundle{}, fmt.Errorf("read bundle properties: %w", err)
 	}
-	b := Bundle{Properties: list}
+	b := Bundle{Properties: list, Described: true}
 	for i, p := range list {
 		if err := b.add(p.Type, p.Raw); err != nil {
 			return Bundle{}, fmt.Errorf("read bundle property %d (%s): %w", i, p.Type, err)
@@ -148,11 +160,11 @@ func (b *Bundle) add(propertyType string, value json.RawMessage) error {
 		if err != nil {
 			return err
 		}
-		if b.Package != "" && (b.Package != v.PackageName || b.Version != v.Version || b.Release != release) {
+		if b.Package != "" && (b.Package != v.PackageName || b.Version != v.Version || b.Stated != release) {
 			return fmt.Errorf("package %s %s after package %s %s in the same bundle", v.PackageName,
-				VersionText(v.Version, release), b.Package, VersionText(b.Version, b.Release))
+				VersionText(v.Version, release), b.Package, VersionText(b.Version, b.Stated))
 		}
-		b.Package, b.Version, b.Release = v.PackageName, v.Version, release
+		b.Package, b.Version, b.Stated = v.PackageName, v.Version, release
 		b.Provides = append(b.Provides, Capability{Package: v.PackageName})
 	case TypeGVK, TypeGVKRequired:
 		var v struct {

@@ -57,8 +57,8 @@ func TestParseBundleRelease(t *testing.T) {
 	for value, want := range map[string]string{`"alpha.1"`: "alpha.1", `""`: "", `null`: ""} {
 		b, err := ParseBundle(`{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.2",` +
 			`"release":` + value + `}},{"type":"olm.package.required","value":{"packageName":"vault","release":7}}]}`)
-		if err != nil || b.Release != want {
-			t.Errorf("%s is read as %q, error %v", value, b.Release, err)
+		if err != nil || b.Stated != want {
+			t.Errorf("%s is read as %q, error %v", value, b.Stated, err)
 		}
 	}
 }

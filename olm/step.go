@@ -159,7 +159,7 @@ func (m *Manifest) read(raw []byte) error {
 	if err := apijson.Unmarshal(raw, &text); err != nil {
 		return err
 	}
-	csv, err := DecodeCSV([]byte(text))
+	csv, err := Decode[CSV]([]byte(text))
 	if err != nil {
 		return err
 	}
@@ -188,12 +188,8 @@ func (r *StepResource) Inline() bool {
 		return m.Spec != nil || m.inline
 	}
 	manifest, err := m.JSON()
-	var object struct {
-		Kind string `json:"kind"`
-		reference
-	}
-	// With encoding/json, as OLM reads it: a key in another case must not mean different things to the two.
-	return err != nil || json.Unmarshal(manifest, &object) != nil || object.Kind != "ConfigMap" || !object.complete()
+	_, refers := ReadReference(manifest)
+	return err != nil || !refers
 }
 
 // Subscription reads the manifest of a Subscription, which OLM generates for a dependency. It returns nil for another
@@ -202,7 +198,7 @@ func (r *StepResource) Subscription() *Subscription {
 	if r.Kind != KindSubscription || r.Manifest.subscription != nil || r.Manifest.text == nil {
 		return r.Manifest.subscription
 	}
-	sub, err := DecodeSubscription([]byte(r.Manifest.Text()))
+	sub, err := Decode[Subscription]([]byte(r.Manifest.Text()))
 	if err != nil {
 		return nil
 	}

@@ -32,7 +32,7 @@ func TestJudgeApproval(t *testing.T) {
 	incomplete := policyFor("vault", func(s *policyv1beta2.OperatorPolicySpec) {
 		s.OperatorGroup = &policyv1beta2.OperatorGroupTemplate{Name: `{{ fromConfigMap "policies" "vault" "group" }}`}
 	})
-	completed := CompletedOperatorPolicy(incomplete, operatorPolicy("vault", func(s *spec) {
+	completed := incomplete.Completed(operatorPolicy("vault", func(s *spec) {
 		s.OperatorGroup = &policyv1beta2.OperatorGroupTemplate{Name: "group"}
 	}), nil)
 	second := operatorPolicy("vault", nil)
@@ -109,7 +109,7 @@ func TestJudgeApproval(t *testing.T) {
 			edit: func(p *olm.InstallPlan) { p.Spec.Approved = true }, policies: []*operatorpolicy.Policy{vault},
 			subscriptions: subscriptions{follows("vault", "Manual")}, idle: true},
 		"installed already": {plan: pendingPlan("vault 0.1.9"), policies: []*operatorpolicy.Policy{vault},
-			csvs:          []state.Installed{{CSV: "vault.v0.1.9", Package: "vault"}},
+			csvs:          []state.Installed{{Bundle: olm.Bundle{Name: "vault.v0.1.9", Package: "vault"}}},
 			subscriptions: subscriptions{follows("vault", "Manual")}, idle: true},
 		"installed already, as a copy": {plan: pendingPlan("vault 0.1.9"), policies: []*operatorpolicy.Policy{vault},
 			subscriptions: subscriptions{named("AtLatestKnown")}, idle: true},
@@ -122,23 +122,21 @@ func TestJudgeApproval(t *testing.T) {
 		"the installed version must not be replaced (R-AP-7)": {
 			plan:          pendingPlan("vault 0.1.9"),
 			policies:      []*operatorpolicy.Policy{vault},
-			csvs:          []state.Installed{{CSV: "vault.v0.1.8", Package: "vault", NotUpgradeable: "Upgradeable is False"}},
+			csvs:          []state.Installed{{Bundle: olm.Bundle{Name: "vault.v0.1.8", Package: "vault"}, NotUpgradeable: "Upgradeable is False"}},
 			subscriptions: subscriptions{follows("vault", "Manual")},
 			blocked:       "vault.v0.1.9 cannot replace vault.v0.1.8 now and is held (bundle/not-upgradeable): OperatorCondition vault.v0.1.8: Upgradeable is False",
 		},
 		"a neighbour must not be replaced": {
-			plan:     pendingPlan("vault 0.1.9", "prometheus 0.56.0"),
-			policies: []*operatorpolicy.Policy{vault},
-			csvs: []state.Installed{{CSV: "prometheus.v0.55.0", Package: "prometheus",
-				NotUpgradeable: "Upgradeable is False"}},
+			plan:          pendingPlan("vault 0.1.9", "prometheus 0.56.0"),
+			policies:      []*operatorpolicy.Policy{vault},
+			csvs:          []state.Installed{{Bundle: olm.Bundle{Name: "prometheus.v0.55.0", Package: "prometheus"}, NotUpgradeable: "Upgradeable is False"}},
 			subscriptions: subscriptions{follows("vault", "Manual"), follows("prometheus", "Automatic")},
 			blocked:       "prometheus.v0.56.0 cannot replace prometheus.v0.55.0 now",
 		},
 		"another operator must not be replaced": {
-			plan:     pendingPlan("vault 0.1.9"),
-			policies: []*operatorpolicy.Policy{vault},
-			csvs: []state.Installed{{CSV: "prometheus.v0.55.0", Package: "prometheus",
-				NotUpgradeable: "Upgradeable is False"}},
+			plan:          pendingPlan("vault 0.1.9"),
+			policies:      []*operatorpolicy.Policy{vault},
+			csvs:          []state.Installed{{Bundle: olm.Bundle{Name: "prometheus.v0.55.0", Package: "prometheus"}, NotUpgradeable: "Upgradeable is False"}},
 			subscriptions: subscriptions{follows("vault", "Manual")},
 			want:          true,
 		},
@@ -185,9 +183,8 @@ func TestJudgeApproval(t *testing.T) {
 				"policy wants wait for manual approval (ungoverned: hold); its Subscription is Manual, since each plan has to be judged by OperatorPolicy policies/vault first"},
 		"an upgrade of what is removed": {plan: pendingPlan("vault 0.3.0"), policies: []*operatorpolicy.Policy{forbidding},
 			subscriptions: subscriptions{asked("vault")},
-			csvs: []state.Installed{{CSV: "vault.v0.2.0", Package: "vault", Version: "0.2.0",
-				Catalog: olm.Catalog{Namespace: "olm", Name: "operatorhubio-catalog"}}},
-			blocked: "vault.v0.2.0, which is installed, is removed by OperatorPolicy policies/vault"},
+			csvs:          []state.Installed{{Bundle: olm.Bundle{Name: "vault.v0.2.0", Package: "vault", Version: "0.2.0", Catalog: olm.Catalog{Namespace: "olm", Name: "operatorhubio-catalog"}}}},
+			blocked:       "vault.v0.2.0, which is installed, is removed by OperatorPolicy policies/vault"},
 		"a version that is forbidden": {plan: pendingPlan("vault 0.2.0"), policies: []*operatorpolicy.Policy{forbidding},
 			subscriptions: subscriptions{asked("vault")}, blocked: "(bundle/mustnothave)"},
 		"a policy that only informs does not overlap": {plan: pendingPlan("vault 0.1.9"),

@@ -109,13 +109,13 @@ func TestPlansNamedAsAttacks(t *testing.T) {
 					s.Subscription.StartingCSV = ">=1.0.0", "etcd.v0.9.2"
 			})}}, verdict.Allow, ""},
 		"an upgrade of a CSV without properties": {pendingPlan("etcd 0.9.4"), cluster{Policies: []*operatorpolicy.Policy{held},
-			CSVs: []state.Installed{{CSV: "old.v1"}}, Subscriptions: []*olm.Subscription{subscribed("etcd", "etcd.v0.9.4",
+			CSVs: []state.Installed{{Bundle: olm.Bundle{Name: "old.v1"}}}, Subscriptions: []*olm.Subscription{subscribed("etcd", "etcd.v0.9.4",
 				"old.v1")}}, verdict.Hold, "upgrade of old.v1 to etcd.v0.9.4"},
 		"a plan for what is installed is no upgrade": {pendingPlan("etcd 0.9.2"),
 			cluster{Policies: []*operatorpolicy.Policy{held},
-				CSVs: []state.Installed{{CSV: "etcd.v0.9.2", Package: "etcd", Version: "0.9.2"}}}, verdict.Allow, ""},
+				CSVs: []state.Installed{{Bundle: olm.Bundle{Name: "etcd.v0.9.2", Package: "etcd", Version: "0.9.2"}}}}, verdict.Allow, ""},
 		"an upgrade of another package": {pendingPlan("etcd 0.9.2"), cluster{Policies: []*operatorpolicy.Policy{held},
-			CSVs: []state.Installed{{CSV: "vault.v0.1.9", Package: "vault", Version: "0.1.9"}}}, verdict.Allow, ""},
+			CSVs: []state.Installed{{Bundle: olm.Bundle{Name: "vault.v0.1.9", Package: "vault", Version: "0.1.9"}}}}, verdict.Allow, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := JudgePlan(PlanInput{Plan: c.plan, Namespace: state.NewNamespace("shop", c.cluster)})
@@ -308,8 +308,8 @@ func TestPolicyPreview(t *testing.T) {
 	other := pendingPlan("vault 0.1.9")
 	other.Metadata.Name = "install-vault"
 	ns := state.NewNamespace("shop", state.NamespaceContents{
-		CSVs: []state.Installed{{CSV: "etcd.v0.9.0", Package: "etcd", Version: "0.9.0"},
-			{CSV: "vault.v0.1.9", Package: "vault", Version: "0.1.9"}},
+		CSVs: []state.Installed{{Bundle: olm.Bundle{Name: "etcd.v0.9.0", Package: "etcd", Version: "0.9.0"}},
+			{Bundle: olm.Bundle{Name: "vault.v0.1.9", Package: "vault", Version: "0.1.9"}}},
 		Plans: []*olm.InstallPlan{approved, other},
 	})
 	for name, c := range map[string]struct {

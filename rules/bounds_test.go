@@ -72,7 +72,7 @@ func TestA4WebhookRules(t *testing.T) {
 			ns := state.NewNamespace("shop", state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(c.under...)})
 			var v verdict.Verdict
 			bytes, took := allocated(func() {
-				csv, err := olm.DecodeCSV(raw)
+				csv, err := olm.Decode[olm.CSV](raw)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -122,7 +122,7 @@ func TestA4LargestJudged(t *testing.T) {
 			ns := state.NewNamespace("shop", state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(noAdmins)})
 			var v verdict.Verdict
 			bytes, took := allocated(func() {
-				csv, err := olm.DecodeCSV([]byte(c.object))
+				csv, err := olm.Decode[olm.CSV]([]byte(c.object))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -215,7 +215,7 @@ func stepOf(t *testing.T, resolving, kind, name, manifest string) olm.Step {
 func TestB1Permissions(t *testing.T) {
 	const everything = `[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]`
 	group := func(object string) []*olm.OperatorGroup {
-		g, err := olm.DecodeOperatorGroup([]byte(object))
+		g, err := olm.Decode[olm.OperatorGroup]([]byte(object))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -332,7 +332,7 @@ func TestB1Permissions(t *testing.T) {
 func TestB1Variables(t *testing.T) {
 	secrets := ruleOf("no-secrets", `!permissions.exists(r, "secrets" in r.resources)`, "no secrets",
 		constraint.Require)
-	csv, err := olm.DecodeCSV(
+	csv, err := olm.Decode[olm.CSV](
 		[]byte(`{"metadata":{"name":"etcd.v0.9.2"},"spec":{"install":{"spec":{"permissions":[{"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["get"]}]}]}}}}`))
 	if err != nil {
 		t.Fatal(err)

@@ -57,7 +57,7 @@ func reading(edit func(*state.PlanChanges), sets ...*change.Set) state.Changes {
 
 // etcdInstalled is the ClusterServiceVersion that etcdChange replaces.
 func etcdInstalled() []state.Installed {
-	return []state.Installed{{CSV: "etcd.v0.9.0", Package: "etcd", Version: "0.9.0", Spec: &olm.CSVSpec{}}}
+	return []state.Installed{{Bundle: olm.Bundle{Name: "etcd.v0.9.0", Package: "etcd", Version: "0.9.0", Spec: &olm.CSVSpec{}}}}
 }
 
 // consentedPlan is a plan whose annotation has a value.

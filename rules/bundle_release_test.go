@@ -139,19 +139,19 @@ func TestReleaseInConstraints(t *testing.T) {
 	withdrawn := ruleOf("withdrawn", `release != "1"`, "release 1 is withdrawn", constraint.Require)
 	for name, c := range map[string]struct {
 		property string
-		bundle   *state.UnpackedBundle
+		bundle   *olm.Bundle
 		want     verdict.Decision
 		says     string
 	}{
 		"another release": {property: "2", bundle: bundleWith(t, noRights)},
 		"the release": {property: "1", bundle: bundleWith(t, noRights), want: verdict.Deny,
 			says: "release 1 is withdrawn"},
-		"the release, of contents that are not known": {property: "1", bundle: &state.UnpackedBundle{Fault: "gone"},
+		"the release, of contents that are not known": {property: "1", bundle: &olm.Bundle{Fault: "gone"},
 			want: verdict.Deny, says: "release 1 is withdrawn"},
 		"the release, in the contents": {bundle: bundleWith(t, releasedIn("1")), want: verdict.Deny,
 			says: "release 1 is withdrawn"},
 		"none": {bundle: bundleWith(t, noRights)},
-		"none, of contents that are not known": {bundle: &state.UnpackedBundle{Fault: "gone"}, want: verdict.Hold,
+		"none, of contents that are not known": {bundle: &olm.Bundle{Fault: "gone"}, want: verdict.Hold,
 			says: "the release is not known"},
 		"two": {property: "2", bundle: bundleWith(t, releasedIn("3")), want: verdict.Hold, says: "release"},
 	} {

@@ -22,7 +22,7 @@ func replacing(t *testing.T, pkg, replaces string) *olm.CSV {
 	if err != nil {
 		t.Fatal(err)
 	}
-	csv, err := olm.DecodeCSV(raw)
+	csv, err := olm.Decode[olm.CSV](raw)
 	if err != nil {
 		t.Fatal(err)
 	}

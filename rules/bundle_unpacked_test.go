@@ -14,11 +14,11 @@ import (
 )
 
 // unpackedAs returns a Changes for plans whose ClusterServiceVersions all refer to one bundle; asked counts the calls.
-func unpackedAs(bundle *state.UnpackedBundle, asked *int) state.Changes {
+func unpackedAs(bundle *olm.Bundle, asked *int) state.Changes {
 	return func(plan *olm.InstallPlan, replacements []state.Replacement) *state.PlanChanges {
 		*asked++
 		known := &state.PlanChanges{Plan: plan.ContentsDigest(), Replacements: replacements, ByCSV: map[string]*change.Set{},
-			Bundles: map[string]*state.UnpackedBundle{}}
+			Bundles: map[string]*olm.Bundle{}}
 		for _, r := range replacements {
 			known.Bundles[r.CSV] = bundle
 		}
@@ -27,11 +27,11 @@ func unpackedAs(bundle *state.UnpackedBundle, asked *int) state.Changes {
 }
 
 // bundleWith returns an unpacked bundle whose ClusterServiceVersion has a spec.
-func bundleWith(t *testing.T, spec string, grants ...*olm.Grants) *state.UnpackedBundle {
+func bundleWith(t *testing.T, spec string, grants ...*olm.Grants) *olm.Bundle {
 	t.Helper()
 	csv := written(t, spec)
 	csv.Spec.KeepDigest()
-	return &state.UnpackedBundle{Spec: &csv.Spec, Grants: grants}
+	return &olm.Bundle{Spec: &csv.Spec, Grants: grants}
 }
 
 const (
@@ -59,7 +59,7 @@ func TestP4ContentsBeforeApproval(t *testing.T) {
 		by *constraint.Definition
 		// unread leaves it unknown what the plan changes.
 		unread bool
-		bundle *state.UnpackedBundle
+		bundle *olm.Bundle
 		edit   func(*olm.InstallPlan)
 		want   verdict.Decision
 		says   string
@@ -74,7 +74,7 @@ func TestP4ContentsBeforeApproval(t *testing.T) {
 		{name: "not read yet", by: noAdmins, unread: true, want: verdict.Hold,
 			says:  "since the contents of the ClusterServiceVersion are not known (its contents are not read yet)",
 			asked: true},
-		{name: "the ConfigMap is gone", by: noAdmins, bundle: &state.UnpackedBundle{Fault: "ConfigMap olm/b does not exist"},
+		{name: "the ConfigMap is gone", by: noAdmins, bundle: &olm.Bundle{Fault: "ConfigMap olm/b does not exist"},
 			want: verdict.Hold, says: "(ConfigMap olm/b does not exist)", asked: true},
 		{name: "of another package than is known", by: noAdmins, bundle: bundleWith(t, allRights), want: verdict.Deny,
 			asked: true,
@@ -127,7 +127,7 @@ func TestP4ContentsOfTheStep(t *testing.T) {
 		`{"kind":"ConfigMap","name":"a","namespace":"olm","catalogSourceName":"c","catalogSourceNamespace":"olm"}`)
 	for _, c := range []struct {
 		name    string
-		bundle  *state.UnpackedBundle
+		bundle  *olm.Bundle
 		writes  string
 		edit    func(*olm.InstallPlan)
 		want    verdict.Decision
@@ -140,14 +140,14 @@ func TestP4ContentsOfTheStep(t *testing.T) {
 		{name: "other contents", bundle: bundleWith(t, noRights), writes: allRights, want: verdict.Deny},
 		{name: "a binding comes along", bundle: bundleWith(t, noRights, binding), writes: noRights, want: verdict.Deny,
 			refused: true},
-		{name: "what comes along is not known", bundle: &state.UnpackedBundle{Fault: "gone"}, writes: noRights,
+		{name: "what comes along is not known", bundle: &olm.Bundle{Fault: "gone"}, writes: noRights,
 			want: verdict.Hold},
 		{name: "what was read, overridden", bundle: bundleWith(t, allRights), writes: allRights, edit: overridden},
 		{name: "other contents, overridden", bundle: bundleWith(t, noRights), writes: allRights, edit: overridden,
 			want: verdict.Deny},
-		{name: "not read, overridden", bundle: &state.UnpackedBundle{Fault: "gone"}, writes: allRights, edit: overridden,
+		{name: "not read, overridden", bundle: &olm.Bundle{Fault: "gone"}, writes: allRights, edit: overridden,
 			want: verdict.Deny},
-		{name: "not read, overridden, few rights", bundle: &state.UnpackedBundle{Fault: "gone"}, writes: noRights,
+		{name: "not read, overridden, few rights", bundle: &olm.Bundle{Fault: "gone"}, writes: noRights,
 			edit: overridden},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -52,8 +52,7 @@ func JudgeCatalogSource(in CatalogSourceInput) verdict.Verdict {
 		return v
 	}
 	w := &constraint.Write{On: constraint.OnCatalogSource, Update: in.Old != nil, User: in.User, Groups: in.Groups,
-		UserUnknown: in.UserUnknown,
-		Source:      sourceOf(in.New)}
+		UserUnknown: in.UserUnknown, Source: sourceOf(in.New)}
 	if in.Old != nil {
 		w.OldSource = sourceOf(in.Old)
 	}

@@ -76,10 +76,12 @@ func (c *Cluster) AddOperatorGroup(namespace string, g *olm.OperatorGroup) {
 	n.Groups = append(n.Groups, g)
 }
 
-// AddCSV adds an installed ClusterServiceVersion.
-func (c *Cluster) AddCSV(namespace string, installed state.Installed) {
+// AddCSV adds a ClusterServiceVersion, with its Bundle.
+func (c *Cluster) AddCSV(namespace string, csv *olm.CSV) {
 	n := c.namespace(namespace)
-	n.CSVs = append(n.CSVs, installed)
+	if n.Stored = append(n.Stored, csv); state.InstallsOperator(csv) {
+		n.CSVs = append(n.CSVs, state.Installed{Bundle: csv.Bundle, UID: csv.Metadata.UID})
+	}
 }
 
 // AddNotUpgradeable adds why a ClusterServiceVersion must not be replaced now.

@@ -92,10 +92,9 @@ func JudgeClusterExtension(in ClusterExtensionInput) verdict.Verdict {
 	}
 	pkg := spec.Source.Package()
 	if pkg == "" {
-		state.RecordForNamespace(&v, in.Namespace, RuleClusterExtensionPackage, verdict.Finding{
-			Decision: verdict.Hold, Field: "spec.source",
-			What:     "a source of type " + text.Quote(spec.Source.Type) + " that names no package is held",
-			Accepted: "write sourceType " + olm.ExtensionFromCatalog + " with catalog.packageName"})
+		state.RecordForNamespace(&v, in.Namespace, RuleClusterExtensionPackage, verdict.OnHold("a source of type "+
+			text.Quote(spec.Source.Type)+" that names no package", "write sourceType "+olm.ExtensionFromCatalog+
+			" with catalog.packageName").At("spec.source"))
 	}
 	for _, p := range in.Namespace.Governing(pkg) {
 		for i := range clusterExtensionRules {
@@ -126,8 +125,7 @@ const orOverrideExtension = ", or give a reason in annotation " + metakey.Overri
 func unseenContents(in *ClusterExtensionInput, p *operatorpolicy.Policy) verdict.Finding {
 	var fields []string
 	for field, holds := range map[string]bool{"spec.catalog": p.CatalogImages.Holds(),
-		"spec.consent":    p.Consent.Holds(),
-		"spec.deprecated": p.HoldDeprecated} {
+		"spec.consent": p.Consent.Holds(), "spec.deprecated": p.HoldDeprecated} {
 		if holds {
 			fields = append(fields, field)
 		}
@@ -136,10 +134,9 @@ func unseenContents(in *ClusterExtensionInput, p *operatorpolicy.Policy) verdict
 		return verdict.Finding{}
 	}
 	slices.Sort(fields)
-	return verdict.Finding{Decision: verdict.Hold, Field: "spec.source", What: in.what() + " is held",
-		Accepted: "what " + text.Join(fields, verdict.MaxListed) +
-			" of the policy holds is not known of a ClusterExtension; install it by a Subscription" +
-			orOverrideExtension}
+	return verdict.OnHold(in.what(), "what "+text.Join(fields, verdict.MaxListed)+
+		" of the policy holds is not known of a ClusterExtension; install it by a Subscription"+
+		orOverrideExtension).At("spec.source")
 }
 
 // heldExtensionUpgrade holds another version than the stored one, or than the installed one of OLM v0, if upgrades are
@@ -156,15 +153,14 @@ func heldExtensionUpgrade(in *ClusterExtensionInput, p *operatorpolicy.Policy) v
 	}
 	for _, c := range in.Namespace.Installed() {
 		if c.Package == source.Package() && !olm.SameVersion(c.Version, source.ExactVersion()) {
-			from = text.Name(c.CSV)
+			from = text.Name(c.Name)
 		}
 	}
 	if from == "" {
 		return verdict.Finding{} // a first install needs no upgrade approval
 	}
-	return verdict.Finding{Decision: verdict.Hold, Field: "spec.source.catalog.version",
-		What:     "the upgrade of " + from + " to " + in.what() + " is held",
-		Accepted: "waits for spec.upgradeApproval: Automatic" + orOverrideExtension}
+	return verdict.OnHold("the upgrade of "+from+" to "+in.what(), "waits for spec.upgradeApproval: Automatic"+
+		orOverrideExtension).At("spec.source.catalog.version")
 }
 
 // judgeExtensionConstraints judges the package, and the version if it is pinned, by the Constraints on bundles. Nothing
@@ -179,7 +175,8 @@ func judgeExtensionConstraints(in *ClusterExtensionInput, v *verdict.Verdict) {
 		v.Record(bundle.RuleDependencyPending, state.ConstraintRef(d), true,
 			in.Namespace.Suspended(d.Pending, d.Waits, d.Name, in.what()))
 	}
-	b := &constraint.Bundle{Package: pkg, Version: version, Unknown: constraint.OfBundle &^ constraint.Package}
+	b := &constraint.Bundle{Bundle: olm.Bundle{Package: pkg, Version: version},
+		Unknown: constraint.OfBundle &^ constraint.Package}
 	if version != "" {
 		b.Unknown &^= constraint.Version
 	}
@@ -285,8 +282,7 @@ func allowsExact(p *operatorpolicy.Policy, in *ClusterExtensionInput, version st
 		return verdict.Deny, acceptedExact(p, in)
 	default:
 		return verdict.Deny, "OLM v1 may take " + text.Names(others, verdict.MaxListed) +
-			", another release of this version, " +
-			"which the policy does not allow"
+			", another release of this version, " + "which the policy does not allow"
 	}
 }
 

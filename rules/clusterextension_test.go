@@ -25,7 +25,7 @@ func extension(t testing.TB, version string) *olm.ClusterExtension {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := olm.DecodeClusterExtension(raw)
+	e, err := olm.Decode[olm.ClusterExtension](raw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestO61Extensions(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			contents := state.NamespaceContents{Policies: []*operatorpolicy.Policy{extensionPolicy(c.policy)}}
 			if c.installed != "" {
-				contents.CSVs = []state.Installed{{CSV: "etcd.v0-installed", Package: "etcd", Version: c.installed}}
+				contents.CSVs = []state.Installed{{Bundle: olm.Bundle{Name: "etcd.v0-installed", Package: "etcd", Version: c.installed}}}
 			}
 			v := JudgeClusterExtension(ClusterExtensionInput{New: extension(t, c.version),
 				Namespace: state.NewNamespace("shop", contents),
@@ -165,7 +165,7 @@ func TestO61OtherCatalogs(t *testing.T) {
 		{`{"type":"Image","image":{"ref":"quay.io/catalog:v1"}}`, verdict.Deny},
 		{`{"type":"Git"}`, verdict.Hold},
 	} {
-		made, err := olm.DecodeClusterCatalog([]byte(`{"metadata":{"name":"c"},"spec":{"source":` + c.source + `}}`))
+		made, err := olm.Decode[olm.ClusterCatalog]([]byte(`{"metadata":{"name":"c"},"spec":{"source":` + c.source + `}}`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -241,7 +241,7 @@ func (in *ConstraintInput) preview(d *constraint.Definition, v *verdict.Verdict)
 		for _, f := range set.Judge(one.bundle, one.ns.ForConstraints(), budget) {
 			if f.Outcome == constraint.Undecided ||
 				one.ns.ExceptionsOf(d, one.installed.Package, one.installed.Catalog).
-					ForName(bundle.RuleConstraint, one.installed.CSV, one.ns.Name(), in.Now) {
+					ForName(bundle.RuleConstraint, one.installed.Name, one.ns.Name(), in.Now) {
 				continue
 			}
 			more := state.MustSatisfy(&f)
@@ -251,7 +251,7 @@ func (in *ConstraintInput) preview(d *constraint.Definition, v *verdict.Verdict)
 			if f.Costly && i < mostTried {
 				costly[f.Constraint]++
 			}
-			v.Add(RuleConstraintViolated, verdict.Finding{Accepted: more, What: text.Name(one.installed.CSV) +
+			v.Add(RuleConstraintViolated, verdict.Finding{Accepted: more, What: text.Name(one.installed.Name) +
 				" is installed in namespace " + one.ns.Name() + " and does not satisfy " + state.ConstraintPath(&f)})
 		}
 	}

@@ -314,7 +314,7 @@ func TestCSVNamedAsAttacks(t *testing.T) {
 		}
 		return c
 	}
-	fake := func(c *olm.CSV) { c.Metadata.Labels.VirtualOperator = "offers" }
+	fake := func(c *olm.CSV) { c.Metadata.Labels.VirtualOperator = new("offers") }
 	copied := func(c *olm.CSV) { c.Metadata.Labels.CopiedFrom = "elsewhere" }
 	const etcd = `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.2"}},{"type":"certified","value":true}]}`
 	running := func(approval string, phase string) *olm.InstallPlan {
@@ -360,11 +360,11 @@ func TestCSVNamedAsAttacks(t *testing.T) {
 			"(bundle/constraint)"},
 		"a step that OLM repeats": {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2")), ByOLM: true},
 			state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified),
-				CSVs:  []state.Installed{{CSV: "etcd.v0.9.2", Spec: &olm.CSVSpec{}}},
+				CSVs:  []state.Installed{{Bundle: olm.Bundle{Name: "etcd.v0.9.2", Spec: &olm.CSVSpec{}}}},
 				Plans: []*olm.InstallPlan{running("Automatic", olm.PhaseInstalling)}}, verdict.Allow, ""},
 		"past OLM, of the name of one that is there": {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"))},
 			state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified),
-				CSVs: []state.Installed{{CSV: "etcd.v0.9.2", Spec: &olm.CSVSpec{}}}}, verdict.Deny, "(bundle/constraint)"},
+				CSVs: []state.Installed{{Bundle: olm.Bundle{Name: "etcd.v0.9.2", Spec: &olm.CSVSpec{}}}}}, verdict.Deny, "(bundle/constraint)"},
 		"the name of a plan that is not approved": {CSVInput{New: csv("etcd.v0.9.2", "")},
 			state.NamespaceContents{Facts: aroundKubernetes, Constraints: under(certified),
 				Plans: []*olm.InstallPlan{unapproved}},
@@ -427,7 +427,7 @@ func TestContents(t *testing.T) {
 		ruleOf("no-webhooks", `!webhooks.exists(w, sets.intersects(w.apiGroups, ["*", "policy.open-cluster-management.io"]))`, "no webhooks on policies", constraint.Require),
 	)
 	contents := func(spec string) olm.CSVSpec {
-		csv, err := olm.DecodeCSV([]byte(`{"spec":` + spec + `}`))
+		csv, err := olm.Decode[olm.CSV]([]byte(`{"spec":` + spec + `}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -591,7 +591,7 @@ func TestVirtualOperators(t *testing.T) {
 	if got, want := VirtualOperatorName("hardware"), "opgate-properties-hardware"; got != want {
 		t.Errorf("it is called %s, want %s", got, want)
 	}
-	csv := &olm.CSV{Metadata: olm.ObjectMeta{Name: names[0], Labels: olm.Labels{VirtualOperator: long}}}
+	csv := &olm.CSV{Metadata: olm.ObjectMeta{Name: names[0], Labels: olm.Labels{VirtualOperator: &long}}}
 	if _, here := state.InstalledBy(csv); here {
 		t.Error("a virtual operator passes for one that is installed")
 	}

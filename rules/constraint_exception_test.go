@@ -62,7 +62,7 @@ func TestConstraintException(t *testing.T) {
 			ns := state.NewNamespace("shop",
 				state.NamespaceContents{Constraints: constraint.NewSet([]*constraint.Definition{d}, around), Facts: &around,
 					Plans: []*olm.InstallPlan{plan}, Exists: true,
-					CSVs: []state.Installed{{CSV: "etcd.v0.9.4", Package: "etcd", Version: "0.9.4", Spec: &olm.CSVSpec{}}}})
+					CSVs: []state.Installed{{Bundle: olm.Bundle{Name: "etcd.v0.9.4", Package: "etcd", Version: "0.9.4", Spec: &olm.CSVSpec{}}}}})
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: ns, Now: test.now})
 			if (v.Decision != verdict.Allow) != test.refused {
 				t.Errorf("%v: %q", v.Decision, v.Refusal())

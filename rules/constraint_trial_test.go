@@ -43,7 +43,7 @@ func TestConstraintIsTried(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				csv, err := olm.DecodeCSV(fmt.Appendf(nil, `{"metadata":{"namespace":"ns-%d","name":"etcd.v1",
+				csv, err := olm.Decode[olm.CSV](fmt.Appendf(nil, `{"metadata":{"namespace":"ns-%d","name":"etcd.v1",
 					"annotations":{"operatorframework.io/properties":%s}}}`, i, wrapped))
 				if err != nil {
 					t.Fatal(err)

@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"reflect"
 	"slices"
 	"time"
@@ -50,7 +52,7 @@ type CSVInput struct {
 func JudgeCSV(in CSVInput) verdict.Verdict {
 	v := verdict.Verdict{Object: "clusterserviceversion " + in.New.Metadata.Key()}
 	judgeVirtualOperator(&in, &v)
-	if v.Decision != verdict.Allow || state.IsVirtual(in.New) || !in.Namespace.Judged() && !in.Namespace.Protected() ||
+	if v.Decision != verdict.Allow || in.New.IsVirtual() || !in.Namespace.Judged() && !in.Namespace.Protected() ||
 		!in.matters() {
 		return v
 	}
@@ -72,7 +74,7 @@ func JudgeCSV(in CSVInput) verdict.Verdict {
 	known := in.findings(before, budget)
 	found := in.findings(c, budget)
 	for _, f := range slices.Concat(found, in.selfCertifying(c, found, budget)) {
-		same := func(k constraint.Finding) bool { return sameConstraint(&k, &f) }
+		same := func(k constraint.Result) bool { return sameConstraint(&k, &f) }
 		if !slices.ContainsFunc(known, same) || in.changesRead(&f, before, c) {
 			state.RecordConstraint(&v, bundle.RuleConstraint, "this ClusterServiceVersion", &f)
 		}
@@ -86,7 +88,7 @@ func (in *CSVInput) bundle(csv *olm.CSV) *carrier.Bundle {
 }
 
 // findings returns the Constraints that a ClusterServiceVersion without a plan does not satisfy; none for nil.
-func (in *CSVInput) findings(c *carrier.Bundle, budget *constraint.Budget) []constraint.Finding {
+func (in *CSVInput) findings(c *carrier.Bundle, budget *constraint.Budget) []constraint.Result {
 	if c == nil {
 		return nil
 	}
@@ -105,7 +107,7 @@ func (in *CSVInput) findings(c *carrier.Bundle, budget *constraint.Budget) []con
 // changesRead reports whether an update changes anything that a violated Constraint reads of a ClusterServiceVersion.
 // Only an update that does not is excused by a violation that existed before: else a small one would excuse every
 // larger one.
-func (in *CSVInput) changesRead(f *constraint.Finding, before, after *carrier.Bundle) bool {
+func (in *CSVInput) changesRead(f *constraint.Result, before, after *carrier.Bundle) bool {
 	was, is := before.ForConstraints(in.Namespace), after.ForConstraints(in.Namespace)
 	changed := was.Unknown ^ is.Unknown
 	if was.Package != is.Package {
@@ -153,7 +155,7 @@ func (in *CSVInput) matters() bool {
 	// OLM repeats steps. The API server calls admission before it reports that the object already exists; if refused,
 	// OLM would never learn that the step is done.
 	there := slices.ContainsFunc(in.Namespace.Installed(),
-		func(c state.Installed) bool { return c.CSV == in.New.Metadata.Name && c.Spec != nil })
+		func(c state.Installed) bool { return c.Name == in.New.Metadata.Name && c.Spec != nil })
 	return !in.ByOLM || in.New.Metadata.Labels.CopiedFrom == "" && !there
 }
 
@@ -162,14 +164,14 @@ func (in *CSVInput) matters() bool {
 func judgeBypassingOLM(in *CSVInput, c, before *carrier.Bundle, v *verdict.Verdict) {
 	ns := in.Namespace
 	unknown := in.unknownPackage(c, before)
-	bundle.JudgeUnknown(&carrier.Bundle{Name: c.Name, Unknown: unknown,
+	bundle.JudgeUnknown(&carrier.Bundle{Bundle: olm.Bundle{Name: c.Name}, Unknown: unknown,
 		Ambiguous: c.Ambiguous && unknown == c.Unknown}, ns, v)
 	if before != nil && (before.Package != c.Package || in.hidden()) {
 		// else its next upgrade would count as a first installation
 		for _, p := range ns.Governing(before.Package) {
-			p.Record(v, RuleCSVFrozen, verdict.Finding{Decision: verdict.Deny, Field: "metadata",
-				What: "making something else than package " + text.Name(before.Package) + " of " + text.Name(c.Name) +
-					" is not allowed", Accepted: "delete it, and let OLM install the other package"})
+			p.Record(v, RuleCSVFrozen, verdict.NotAllowed("making something else than package "+
+				text.Name(before.Package)+" of "+text.Name(c.Name),
+				"delete it, and let OLM install the other package").At("metadata"))
 		}
 	}
 	bundle.JudgeContents(ns, c, before, v)
@@ -209,10 +211,9 @@ func judgeFrozenCSV(in *CSVInput, before *carrier.Bundle, v *verdict.Verdict) {
 	if field == "" || in.ByOpgate || in.restores() {
 		return
 	}
-	f := verdict.Finding{Decision: verdict.Deny, Field: field,
-		What: "changing " + field + " of " + text.Name(before.Name) + " is not allowed",
-		Accepted: "it stays as OLM installed it; let OLM install another version, or set what spec.config of its " +
-			"Subscription offers"}
+	f := verdict.NotAllowed("changing "+field+" of "+text.Name(before.Name),
+		"it stays as OLM installed it; let OLM install another version, or set what spec.config of its "+
+			"Subscription offers").At(field)
 	if before.Unknown != "" && in.Namespace.Governed() {
 		state.RecordForNamespace(v, in.Namespace, RuleCSVFrozen, f)
 	}
@@ -245,9 +246,10 @@ func judgeVirtualOperator(in *CSVInput, v *verdict.Verdict) {
 		v.Add(RuleCSVVirtualOperator, verdict.Finding{Decision: verdict.Deny, What: what,
 			Accepted: "Opgate makes it from the properties of the Constraint; change those instead"})
 	}
-	switch is, was := state.IsVirtual(in.New), in.Old != nil && state.IsVirtual(in.Old); {
-	case was && (in.changed() || in.Old.Metadata.Labels.VirtualOperator != in.New.Metadata.Labels.VirtualOperator):
-		deny("changing the virtual operator of Constraint " + text.Name(in.Old.Metadata.Labels.VirtualOperator) +
+	switch is, was := in.New.IsVirtual(), in.Old != nil && in.Old.IsVirtual(); {
+	case was && (in.changed() || !in.New.IsVirtual() ||
+		*in.Old.Metadata.Labels.VirtualOperator != *in.New.Metadata.Labels.VirtualOperator):
+		deny("changing the virtual operator of Constraint " + text.Name(*in.Old.Metadata.Labels.VirtualOperator) +
 			" is not allowed")
 	case is && !was:
 		deny("a virtual operator, which label " + metakey.VirtualOperator + " makes it, is for Opgate alone to write")
@@ -261,8 +263,8 @@ const selfCertified = "only properties that the ClusterServiceVersion states of 
 // properties that its author writes past OLM. Such properties can make it refused, and never allowed; what
 // it is, its package and its APIs, counts as stated.
 func (in *CSVInput) selfCertifying(
-	c *carrier.Bundle, found []constraint.Finding, budget *constraint.Budget,
-) []constraint.Finding {
+	c *carrier.Bundle, found []constraint.Result, budget *constraint.Budget,
+) []constraint.Result {
 	isWritten := in.Old == nil || in.Old.Metadata.Annotations.Properties != in.New.Metadata.Annotations.Properties
 	if in.ByOLM || in.ByOpgate || !isWritten || !in.Namespace.Constraints().Reads(constraint.Properties) {
 		return nil
@@ -274,9 +276,9 @@ func (in *CSVInput) selfCertifying(
 	if len(without.Properties) == len(c.Properties) {
 		return nil
 	}
-	var more []constraint.Finding
+	var more []constraint.Result
 	for _, f := range in.findings(&without, budget) { // a shared slice
-		if !slices.ContainsFunc(found, func(k constraint.Finding) bool { return sameConstraint(&k, &f) }) {
+		if !slices.ContainsFunc(found, func(k constraint.Result) bool { return sameConstraint(&k, &f) }) {
 			f.Outcome, f.Why, f.Attributes = constraint.Undecided, selfCertified, constraint.Properties
 			more = append(more, f)
 		}
@@ -285,6 +287,33 @@ func (in *CSVInput) selfCertifying(
 }
 
 // sameConstraint reports whether two findings are of one Constraint.
-func sameConstraint(a, b *constraint.Finding) bool {
+func sameConstraint(a, b *constraint.Result) bool {
 	return a.Definition == b.Definition && a.Constraint == b.Constraint
+}
+
+// A virtual operator is a ClusterServiceVersion without a Subscription that exposes the properties of a Constraint to
+// OLM's resolver: it reads those of all ClusterServiceVersions in a namespace.
+const (
+	virtualOperatorPrefix = "opgate-properties-"
+	// maxLabelValue is the maximum length of a label value, in bytes.
+	maxLabelValue = 63
+)
+
+// VirtualOperatorName returns the name of the ClusterServiceVersion for a Constraint. It is truncated so that it also
+// fits where OLM derives labels from it.
+func VirtualOperatorName(constraint string) string {
+	return truncateName(virtualOperatorPrefix + constraint)
+}
+
+// VirtualOperatorLabelValue returns the value of the label for a Constraint.
+func VirtualOperatorLabelValue(constraint string) string { return truncateName(constraint) }
+
+// truncateName truncates names, and keeps different ones different.
+func truncateName(name string) string {
+	if len(name) <= maxLabelValue {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	digest := hex.EncodeToString(sum[:5])
+	return name[:maxLabelValue-len(digest)-1] + "-" + digest
 }

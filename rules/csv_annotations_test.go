@@ -25,7 +25,7 @@ func annotated(t *testing.T, spec string, more map[string]string) *olm.CSV {
 	if err != nil {
 		t.Fatal(err)
 	}
-	csv, err := olm.DecodeCSV(raw)
+	csv, err := olm.Decode[olm.CSV](raw)
 	if err != nil {
 		t.Fatal(err)
 	}

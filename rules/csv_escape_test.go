@@ -22,7 +22,7 @@ func TestA4Escapes(t *testing.T) {
 	})
 	allowed, other := policyFor("etcd", versions("etcd.v0.9.2")), policyFor("etcd", versions("etcd.v0.9.4"))
 	other.Object.Generation = 3
-	completed := CompletedOperatorPolicy(other, other.Object, nil)
+	completed := other.Completed(other.Object, nil)
 	for _, c := range []struct {
 		name   string
 		edit   func(*olm.CSV)
@@ -87,7 +87,7 @@ func TestA4Escapes(t *testing.T) {
 		},
 		{
 			name: "a virtual operator", policy: other, plans: []*olm.InstallPlan{installing(t, etcdSpec)},
-			edit: func(c *olm.CSV) { c.Metadata.Labels.VirtualOperator = "curated" },
+			edit: func(c *olm.CSV) { c.Metadata.Labels.VirtualOperator = new("curated") },
 		},
 		{
 			name: "it is being deleted", policy: other, plans: []*olm.InstallPlan{installing(t, etcdSpec)},

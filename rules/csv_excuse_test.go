@@ -19,7 +19,7 @@ func TestE1OneViolationCoversAll(t *testing.T) {
 		everything = `{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}`
 	)
 	csv := func(install, clusterRule, annotations string) *olm.CSV {
-		c, err := olm.DecodeCSV(fmt.Appendf(nil, `{"metadata":{"namespace":"shop","name":"etcd.v1","annotations":{%s}},
+		c, err := olm.Decode[olm.CSV](fmt.Appendf(nil, `{"metadata":{"namespace":"shop","name":"etcd.v1","annotations":{%s}},
 			"spec":{"displayName":%q,"install":{"spec":{"clusterPermissions":[{"rules":[%s]}]}}}}`, annotations, install, clusterRule))
 		if err != nil {
 			t.Fatal(err)

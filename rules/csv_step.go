@@ -14,9 +14,8 @@ import (
 )
 
 // steps returns the plans that the write may be a step of. A name proves nothing: before a policy governs the
-// namespace, a user who may create plans may choose any name. OLM writes for the plans that it runs. A
-// ServiceAccount writes for plans that name it, and since that account belongs to a tenant, only the contents of the
-// plan.
+// namespace, a user who may create plans may choose any name. OLM writes for the plans that it runs. A ServiceAccount
+// writes for plans that name it, and since that account belongs to a tenant, only the contents of the plan.
 func (in *CSVInput) steps() []carrier.Bundle {
 	if in.Old != nil {
 		return nil
@@ -93,8 +92,7 @@ func refusedSubscriptions(plan *olm.InstallPlan, ns *state.Namespace, now time.T
 		generated.Metadata.Namespace, generated.Metadata.Annotations.GeneratedBy = plan.Metadata.Namespace,
 			plan.Metadata.Name
 		v := JudgeSubscription(SubscriptionInput{Subscription: &generated, Namespace: ns, ByOLM: true,
-			Mode: MutateApproval,
-			Now:  now})
+			Mode: MutateApproval, Now: now})
 		for _, r := range v.Reasons {
 			r.Message = "Subscription " + text.Name(sub.Metadata.Name) + " to package " + text.Name(sub.Spec.Package) +
 				": " + r.Message
@@ -123,7 +121,7 @@ type Escape struct {
 // also false, without reasons, for copies, virtual operators and objects that are being deleted. Otherwise reasons is
 // empty if admission would have allowed it, with or without a warning.
 func JudgeEscape(csv *olm.CSV, ns *state.Namespace) (reasons []Escape, known bool) {
-	if csv.Metadata.Labels.CopiedFrom != "" || state.IsVirtual(csv) || csv.Metadata.DeletionTimestamp != "" {
+	if csv.Metadata.Labels.CopiedFrom != "" || csv.IsVirtual() || csv.Metadata.DeletionTimestamp != "" {
 		return nil, false
 	}
 	in := CSVInput{New: csv, Namespace: ns}

@@ -20,7 +20,7 @@ const (
 // written returns the ClusterServiceVersion of etcd 0.9.2 as a user writes it.
 func written(t *testing.T, spec string) *olm.CSV {
 	t.Helper()
-	csv, err := olm.DecodeCSV(
+	csv, err := olm.Decode[olm.CSV](
 		[]byte(`{"metadata":{"name":"etcd.v0.9.2","namespace":"shop","annotations":{"operatorframework.io/properties":` +
 			text.Quote(properties("etcd", "0.9.2")) + `}},"spec":` + spec + `}`))
 	if err != nil {
@@ -303,7 +303,7 @@ func TestA10CopyMadeReal(t *testing.T) {
 // TestStepAccounts: OLM writes as the accounts of OperatorGroups, and of plans that run from before the group was
 // changed.
 func TestStepAccounts(t *testing.T) {
-	group, err := olm.DecodeOperatorGroup([]byte(`{"metadata":{"name":"g"},"spec":{"serviceAccountName":"installer"}}`))
+	group, err := olm.Decode[olm.OperatorGroup]([]byte(`{"metadata":{"name":"g"},"spec":{"serviceAccountName":"installer"}}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ func TestUpgradeDeadline(t *testing.T) {
 	limited := func(wait string) *operatorpolicy.Policy {
 		return policyFor("etcd", func(s *policyv1beta2.OperatorPolicySpec) { s.MaximumWait = wait })
 	}
-	installed := []state.Installed{{CSV: "etcd.v0.9.2", Package: "etcd", Version: "0.9.2"}}
+	installed := []state.Installed{{Bundle: olm.Bundle{Name: "etcd.v0.9.2", Package: "etcd", Version: "0.9.2"}}}
 	for name, test := range map[string]struct {
 		policies  []*operatorpolicy.Policy
 		installed []state.Installed

@@ -140,7 +140,7 @@ func TestKeptByConstraint(t *testing.T) {
 	ns := state.NewNamespace("shop", state.NamespaceContents{Constraints: under(d),
 		Policies:      []*operatorpolicy.Policy{NewOperatorPolicy(op)},
 		Subscriptions: []*olm.Subscription{subscription("etcd"), subscription("grafana")},
-		CSVs:          []state.Installed{{CSV: "strange.v1"}}})
+		CSVs:          []state.Installed{{Bundle: olm.Bundle{Name: "strange.v1"}}}})
 	for pkg, want := range map[string]string{"etcd": "spec.deletion.action of Constraint keep", "grafana": "", "": ""} {
 		if got := KeptBy(ns, pkg); got != want {
 			t.Errorf("package %q is kept by %q, want %q", pkg, got, want)

@@ -16,11 +16,11 @@ import (
 // TestJudgeInstalled judges operators that are there, however they came.
 func TestJudgeInstalled(t *testing.T) {
 	source := olm.Catalog{Namespace: "olm", Name: "operatorhubio-catalog"}
-	etcd := state.Installed{CSV: "etcd.v0.9.4", Package: "etcd", Version: "0.9.4", Described: true, Spec: &olm.CSVSpec{}}
+	etcd := state.Installed{Bundle: olm.Bundle{Name: "etcd.v0.9.4", Package: "etcd", Version: "0.9.4", Described: true, Spec: &olm.CSVSpec{}}}
 	subscription := &olm.Subscription{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd"}}
 	subscription.Spec.Package, subscription.Spec.Source, subscription.Spec.SourceNamespace = "etcd", source.Name,
 		source.Namespace
-	subscription.Status.InstalledCSV, subscription.Status.CurrentCSV = etcd.CSV, etcd.CSV
+	subscription.Status.InstalledCSV, subscription.Status.CurrentCSV = etcd.Name, etcd.Name
 	foreign := *subscription
 	foreign.Spec.Source = "evil"
 	ran := pendingPlan("etcd 0.9.4")
@@ -87,8 +87,8 @@ func TestJudgeInstalled(t *testing.T) {
 			want: verdict.Hold, reason: "the package of etcd.v0.9.4 is not known", disposition: verdict.Held,
 		},
 		{
-			name: "a Constraint", installed: state.Installed{CSV: etcd.CSV, Package: "etcd", Version: "0.9.4",
-				Described: true, Spec: &fromOLM}, follows: subscription,
+			name: "a Constraint", installed: state.Installed{Bundle: olm.Bundle{Name: etcd.Name, Package: "etcd", Version: "0.9.4",
+				Described: true, Spec: &fromOLM}}, follows: subscription,
 			set:  under(ruleOf("no-etcd", `packageName != "etcd"`, "no etcd", constraint.Require)),
 			want: verdict.Deny, reason: "etcd.v0.9.4 is not allowed by Constraint no-etcd (bundle/constraint)",
 			disposition: verdict.Denied,
@@ -102,7 +102,7 @@ func TestJudgeInstalled(t *testing.T) {
 		if c.follows != nil {
 			in.Subscriptions = []*olm.Subscription{c.follows}
 		}
-		v, here := bundle.JudgeInstalled(state.NewNamespace("shop", in), c.installed.CSV, time.Time{})
+		v, here := bundle.JudgeInstalled(state.NewNamespace("shop", in), c.installed.Name, time.Time{})
 		if !here || v.Decision != c.want || len(v.CSVs) != 1 || v.CSVs[0].Disposition != c.disposition {
 			t.Errorf("%s: here %t, %+v", c.name, here, v)
 			continue
@@ -113,7 +113,7 @@ func TestJudgeInstalled(t *testing.T) {
 		}
 	}
 	if _, here := bundle.JudgeInstalled(state.NewNamespace("shop",
-		state.NamespaceContents{Subscriptions: []*olm.Subscription{subscription}}), etcd.CSV, time.Time{}); here {
+		state.NamespaceContents{Subscriptions: []*olm.Subscription{subscription}}), etcd.Name, time.Time{}); here {
 		t.Error("a ClusterServiceVersion that only a Subscription names is judged")
 	}
 }
@@ -134,8 +134,8 @@ func TestInspect(t *testing.T) {
 		Policies: []*operatorpolicy.Policy{policyFor("etcd",
 			func(s *spec) { versions("etcd.v0.9.2")(s); anyCatalog(s) })},
 		Subscriptions: []*olm.Subscription{follows},
-		CSVs: []state.Installed{{CSV: "etcd.v0.9.2", Package: "etcd", Version: "0.9.2", Described: true,
-			Spec: &olm.CSVSpec{}}},
+		CSVs: []state.Installed{{Bundle: olm.Bundle{Name: "etcd.v0.9.2", Package: "etcd", Version: "0.9.2", Described: true,
+			Spec: &olm.CSVSpec{}}}},
 		Plans: []*olm.InstallPlan{
 			plan("outdated", nil), plan("waits", nil),
 			plan("runs", func(p *olm.InstallPlan) { p.Spec.Approved, p.Status.Phase = true, olm.PhaseInstalling }),

@@ -95,8 +95,7 @@ func JudgeOperatorGroup(in OperatorGroupInput) verdict.Verdict {
 		}
 	}
 	w := &constraint.Write{On: constraint.OnOperatorGroup, Update: in.Old != nil, User: in.User, Groups: in.Groups,
-		UserUnknown: in.UserUnknown,
-		Group:       in.groupOf(in.New)}
+		UserUnknown: in.UserUnknown, Group: in.groupOf(in.New)}
 	if in.Old != nil {
 		w.OldGroup = in.groupOf(in.Old)
 	}
@@ -110,8 +109,7 @@ func JudgeOperatorGroup(in OperatorGroupInput) verdict.Verdict {
 
 // orOverride is what allows a change of an OperatorGroup besides a policy.
 const orOverride = "; or let spec.operatorGroup of an OperatorPolicy write it, or give a reason in annotation " +
-	metakey.OverrideReason +
-	" as a user with the verb override"
+	metakey.OverrideReason + " as a user with the verb override"
 
 // oneTarget is why an OperatorGroup should not have several targets.
 const oneTarget = "few operators support that, and OLM may drop it; name one namespace, or leave the targets out for all"
@@ -145,10 +143,9 @@ func secondGroup(in *OperatorGroupInput) verdict.Finding {
 	if in.Old != nil || len(others) == 0 {
 		return verdict.Finding{}
 	}
-	return verdict.Finding{Decision: verdict.Deny, Field: "metadata.name",
-		What: "a second OperatorGroup beside " + text.Names(others, verdict.MaxListed) + " is not allowed",
-		Accepted: "OLM installs nothing in a namespace with two; change " + text.Name(others[0]) +
-			", or delete it first"}
+	return verdict.NotAllowed("a second OperatorGroup beside "+text.Names(others, verdict.MaxListed),
+		"OLM installs nothing in a namespace with two; change "+text.Name(others[0])+
+			", or delete it first").At("metadata.name")
 }
 
 // before returns the spec of the group that a write replaces, the recorded one if that was deleted before,
@@ -234,9 +231,8 @@ func unsafeUpgrades(in *OperatorGroupInput) verdict.Finding {
 	if strategy == "" || strategy == olm.UpgradeDefault || in.Old != nil && in.Old.Spec.UpgradeStrategy == strategy {
 		return verdict.Finding{}
 	}
-	return verdict.Finding{Decision: verdict.Deny, Field: "spec.upgradeStrategy",
-		What:     "upgradeStrategy " + text.Quote(strategy) + " is not allowed",
-		Accepted: "allowed is " + olm.UpgradeDefault + orOverride}
+	return verdict.NotAllowed("upgradeStrategy "+text.Quote(strategy), "allowed is "+olm.UpgradeDefault+
+		orOverride).At("spec.upgradeStrategy")
 }
 
 // OverrideAsked returns the override that a write adds.

@@ -38,7 +38,7 @@ func TestI1ValuesAreNotQuoted(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			written := operatorPolicy("etcd", func(s *spec) { put(s, template) })
 			completed := operatorPolicy("etcd", func(s *spec) { put(s, hush) })
-			p := CompletedOperatorPolicy(NewOperatorPolicy(written), completed, nil)
+			p := NewOperatorPolicy(written).Completed(completed, nil)
 			want := path + ": Invalid value: the value of the template at " + path + " is not valid"
 			if len(p.Invalid) != 1 || p.Invalid[0].Error() != want {
 				t.Errorf("invalid is %q, want %q", p.Invalid, want)
@@ -61,7 +61,7 @@ func TestI1ValuesAreNotQuoted(t *testing.T) {
 func TestCompletedKeepsWrittenErrors(t *testing.T) {
 	written := operatorPolicy("etcd", func(s *spec) { s.VersionRange, s.Subscription.Channel = "newer", `{{ "a" }}` })
 	completed := operatorPolicy("etcd", func(s *spec) { s.VersionRange, s.Subscription.Channel = "newer", "a" })
-	p := CompletedOperatorPolicy(NewOperatorPolicy(written), completed, nil)
+	p := NewOperatorPolicy(written).Completed(completed, nil)
 	if len(p.Invalid) != 1 || !strings.Contains(p.Invalid[0].Error(), `"newer"`) || p.Channel != "a" {
 		t.Errorf("invalid is %q, channel %q", p.Invalid, p.Channel)
 	}

@@ -137,8 +137,7 @@ func (in *preview) versions() {
 				`names are matched exactly, for example "etcdoperator.v0.9.4"; for versions use spec.versionRange`)
 		}
 		if digest != "" && p.Versions.Lists(name) {
-			in.ineffective("spec.versions has "+text.Quote(name)+" both with "+digest+
-				" and without a digest",
+			in.ineffective("spec.versions has "+text.Quote(name)+" both with "+digest+" and without a digest",
 				"without a digest it stands for any contents; remove that entry to bind the name to the digest")
 		}
 	}
@@ -155,16 +154,16 @@ func uncovered(p *operatorpolicy.Policy, installed state.Installed, now time.Tim
 		return ""
 	}
 	if p.MustNotHave {
-		if match, known := bundle.Forbids(p, installed.CSV, installed.Version, olm.Catalog{}, now); match || !known &&
-			(p.Catalog != olm.Catalog{}) && !p.Versions.Binds(installed.CSV) {
-			return installed.CSV + " is installed in namespace " + p.TargetNamespace + " and forbidden by this policy"
+		if match, known := bundle.Forbids(p, installed.Name, installed.Version, olm.Catalog{}, now); match || !known &&
+			(p.Catalog != olm.Catalog{}) && !p.Versions.Binds(installed.Name) {
+			return installed.Name + " is installed in namespace " + p.TargetNamespace + " and forbidden by this policy"
 		}
 		return ""
 	}
-	if ok, _ := bundle.Covers(p, installed.CSV, installed.Version, now); ok {
+	if ok, _ := bundle.Covers(p, installed.Name, installed.Version, now); ok {
 		return ""
 	}
-	return installed.CSV + " is installed in namespace " + p.TargetNamespace + " and not covered by this policy"
+	return installed.Name + " is installed in namespace " + p.TargetNamespace + " and not covered by this policy"
 }
 
 // plan warns of the effect on one plan that waits for approval, if the policy applies to it.
@@ -240,8 +239,7 @@ func (in *preview) age() {
 	case p.Age.Holds() && p.MustNotHave:
 		in.unused("spec.minimumAge")
 	case !p.Age.Holds() && len(in.op.Spec.Urgent) > 0:
-		in.ineffective("spec.urgent has no effect without spec.minimumAge",
-			"write that, or remove it")
+		in.ineffective("spec.urgent has no effect without spec.minimumAge", "write that, or remove it")
 	}
 }
 
@@ -274,8 +272,7 @@ func (in *preview) deletion() {
 	what := "spec.deletion " + string(spec.Deletion) + " refuses no deletion"
 	switch {
 	case !p.Enforced:
-		in.ineffective(what+" while the policy only informs",
-			"write spec.remediationAction: enforce")
+		in.ineffective(what+" while the policy only informs", "write spec.remediationAction: enforce")
 	case in.Unbacked != "":
 		in.ineffective(what, in.Unbacked)
 	}
@@ -388,11 +385,11 @@ func (in *preview) offer(s *SubscriptionInput) {
 		newer := func(e catalog.Entry) bool {
 			return coversEntry(p, e, in.Now) && !olm.OlderVersion(e.Version, c.Version)
 		}
-		if ok, _ := bundle.Covers(p, c.CSV, c.Version, in.Now); ok || c.Package != p.Package ||
+		if ok, _ := bundle.Covers(p, c.Name, c.Version, in.Now); ok || c.Package != p.Package ||
 			slices.ContainsFunc(channel.Entries, newer) {
 			continue
 		}
-		in.ineffective("no version in "+where+" that is allowed is newer than "+text.Name(c.CSV)+", which is installed",
+		in.ineffective("no version in "+where+" that is allowed is newer than "+text.Name(c.Name)+", which is installed",
 			"OLM never goes back; allow a newer one, or remove the operator and install it again")
 	}
 }

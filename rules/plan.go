@@ -75,9 +75,9 @@ func unfinished(plan *olm.InstallPlan, csvs int) verdict.Finding {
 	what := ""
 	switch {
 	case plan.Oversized():
-		return verdict.Finding{Decision: verdict.Hold, Field: "status.plan",
-			What:     "a plan of this size cannot be judged and is held",
-			Accepted: fmt.Sprintf("at most %d names, steps and bundle lookups together are judged", olm.MaxPlanEntries)}
+		return verdict.OnHold("a plan of this size cannot be judged and",
+			fmt.Sprintf("at most %d names, steps and bundle lookups together are judged",
+				olm.MaxPlanEntries)).At("status.plan")
 	case plan.Status.Phase == "" || plan.Status.Phase == olm.PhasePlanning:
 		what = "the plan is not ready"
 	case csvs == 0:
@@ -85,9 +85,8 @@ func unfinished(plan *olm.InstallPlan, csvs int) verdict.Finding {
 	default:
 		return verdict.Finding{}
 	}
-	return verdict.Finding{Decision: verdict.Hold, Field: "status.phase", What: what + " and is held",
-		Accepted: "waits until OLM has written its steps and asks for approval (phase " + olm.PhaseRequiresApproval +
-			")"}
+	return verdict.OnHold(what+" and", "waits until OLM has written its steps and asks for approval (phase "+
+		olm.PhaseRequiresApproval+")").At("status.phase")
 }
 
 // Inspected is the verdict on an object that is stored.
@@ -103,8 +102,8 @@ type Inspected struct {
 func Inspect(ns *state.Namespace, now time.Time) []Inspected {
 	var all []Inspected
 	for i := range ns.Installed() {
-		if v, stored := bundle.JudgeInstalled(ns, ns.Installed()[i].CSV, now); stored {
-			all = append(all, Inspected{olm.KindClusterServiceVersion, ns.Installed()[i].CSV, v})
+		if v, stored := bundle.JudgeInstalled(ns, ns.Installed()[i].Name, now); stored {
+			all = append(all, Inspected{olm.KindClusterServiceVersion, ns.Installed()[i].Name, v})
 		}
 	}
 	for _, plan := range ns.Plans() {

@@ -42,9 +42,8 @@ func JudgePlanCreate(in PlanCreateInput) verdict.Verdict {
 	switch {
 	case in.NeverRefused() || !in.Namespace.Judged():
 	case !in.ByOLM:
-		state.RecordForNamespace(&v, in.Namespace, RulePlanCreate, verdict.Finding{Decision: verdict.Deny,
-			What:     "creating an InstallPlan by hand is not allowed",
-			Accepted: "OLM creates plans from Subscriptions; create or change one of these"})
+		state.RecordForNamespace(&v, in.Namespace, RulePlanCreate, verdict.NotAllowed("creating an InstallPlan by hand",
+			"OLM creates plans from Subscriptions; create or change one of these"))
 	default:
 		judgeBornApproved(&in, &v)
 	}
@@ -57,11 +56,10 @@ func JudgePlanCreate(in PlanCreateInput) verdict.Verdict {
 // are judged.
 func judgeBornApproved(in *PlanCreateInput, v *verdict.Verdict) {
 	if in.Namespace.Constrained() {
-		state.RecordForNamespace(v, in.Namespace, RulePlanBornApproved, verdict.Finding{Decision: verdict.Hold,
-			Field: "spec.approved",
-			What:  "a plan that is approved from the start is held",
-			Accepted: "set spec.installPlanApproval of the Subscriptions in this namespace to " + olm.ApprovalManual +
-				", since " + in.Namespace.JudgeText()})
+		state.RecordForNamespace(v, in.Namespace, RulePlanBornApproved,
+			verdict.OnHold("a plan that is approved from the start",
+				"set spec.installPlanApproval of the Subscriptions in this namespace to "+olm.ApprovalManual+
+					", since "+in.Namespace.JudgeText()).At("spec.approved"))
 		return
 	}
 	for _, name := range in.Plan.Spec.CSVNames {
@@ -170,9 +168,8 @@ func (in *PlanUpdateInput) judgeFrozen(v *verdict.Verdict) {
 }
 
 func frozen(v *verdict.Verdict, ns *state.Namespace, field string) {
-	state.RecordForNamespace(v, ns, RulePlanFrozen, verdict.Finding{Decision: verdict.Deny, Field: field,
-		What:     "changing " + field + " is not allowed",
-		Accepted: "the contents of a plan are what was judged; OLM writes a new plan when something changes"})
+	state.RecordForNamespace(v, ns, RulePlanFrozen, verdict.NotAllowed("changing "+field,
+		"the contents of a plan are what was judged; OLM writes a new plan when something changes").At(field))
 }
 
 // PlanStatusInput is the input of JudgePlanStatusUpdate.
@@ -234,10 +231,8 @@ func JudgePlanStatusUpdate(in PlanStatusInput) verdict.Verdict {
 			accepted = "set spec.approved instead, then OLM starts the plan"
 		}
 	}
-	state.RecordForNamespace(&v, in.Namespace, RulePlanStatusPhase, verdict.Finding{Decision: verdict.Deny,
-		Field:    "status.phase",
-		What:     "changing status.phase from " + text.Quote(from) + " to " + text.Quote(to) + " is not allowed",
-		Accepted: accepted})
+	state.RecordForNamespace(&v, in.Namespace, RulePlanStatusPhase, verdict.NotAllowed("changing status.phase from "+
+		text.Quote(from)+" to "+text.Quote(to), accepted).At("status.phase"))
 	return v.Sorted()
 }
 

@@ -198,7 +198,7 @@ func (o offered) under(t *testing.T, objects []*constraintv1.Constraint, labels 
 	if o.catalog == "" {
 		o.catalog = "operatorhubio-catalog"
 	}
-	all, err := olm.DecodeOperatorGroup([]byte(`{"spec":{},"status":{"namespaces":[""]}}`))
+	all, err := olm.Decode[olm.OperatorGroup]([]byte(`{"spec":{},"status":{"namespaces":[""]}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func (o offered) under(t *testing.T, objects []*constraintv1.Constraint, labels 
 	name := "etcdoperator.v" + o.version
 	var steps []olm.Step
 	if o.spec != "" {
-		csv, err := olm.DecodeCSV([]byte(`{"metadata":{"annotations":{` + o.annotations + `}},"spec":` + o.spec + `}`))
+		csv, err := olm.Decode[olm.CSV]([]byte(`{"metadata":{"annotations":{` + o.annotations + `}},"spec":` + o.spec + `}`))
 		if err != nil {
 			t.Fatal(err)
 		}

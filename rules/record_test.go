@@ -49,7 +49,7 @@ func storedEtcd(t *testing.T, spec, uid string) state.Installed {
 
 // installedAs returns what is installed under another name and version.
 func installedAs(c state.Installed, name, version string) state.Installed {
-	c.CSV, c.UID, c.Version = name, name, version
+	c.Name, c.UID, c.Version = name, name, version
 	return c
 }
 
@@ -122,7 +122,7 @@ func TestNextRecord(t *testing.T) {
 			CSVs: []state.Installed{installedAs(next, "etcd.v0.9.4", "0.9.4")}},
 			want: "etcd.v0.9.4 etcd.v0.9.4"},
 		{name: "its package is hidden", contents: state.NamespaceContents{Record: before, Policies: policies,
-			CSVs: []state.Installed{{CSV: old.CSV, UID: old.UID, Spec: old.Spec}}},
+			CSVs: []state.Installed{{Bundle: olm.Bundle{Name: old.Name, Spec: old.Spec}, UID: old.UID}}},
 			want: first},
 		{name: "ended by removal", contents: state.NamespaceContents{Record: before, Policies: forbidding}, want: " "},
 		{name: "not removed yet", contents: state.NamespaceContents{Record: before, Policies: forbidding,
@@ -309,7 +309,7 @@ func TestC2ContentsAreThoseRecorded(t *testing.T) {
 // groupIn returns an OperatorGroup as it is stored.
 func groupIn(t *testing.T, spec string) *olm.OperatorGroup {
 	t.Helper()
-	g, err := olm.DecodeOperatorGroup([]byte(`{"metadata":{"name":"shop","namespace":"shop"},"spec":` + spec + `}`))
+	g, err := olm.Decode[olm.OperatorGroup]([]byte(`{"metadata":{"name":"shop","namespace":"shop"},"spec":` + spec + `}`))
 	if err != nil {
 		t.Fatal(err)
 	}

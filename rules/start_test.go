@@ -94,9 +94,8 @@ func TestStale(t *testing.T) {
 		s.Status.InstallPlan.Name = "install-x7"
 		return s
 	}
-	requiring := state.Installed{CSV: "vault.v1.0.0", Package: "vault", Described: true, Spec: &olm.CSVSpec{},
-		Properties: []olm.Property{{Type: olm.TypePackageRequired,
-			Raw: []byte(`{"packageName":"nats","versionRange":">=0.0.1"}`)}}}
+	requiring := state.Installed{Bundle: olm.Bundle{Name: "vault.v1.0.0", Package: "vault", Described: true,
+		Spec: &olm.CSVSpec{}, Requires: []olm.Capability{{Package: "nats"}}}}
 	etcd := subscription("etcd", "alpha", "")
 	for _, c := range []struct {
 		name     string

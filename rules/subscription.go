@@ -178,8 +178,7 @@ func (in *SubscriptionInput) fromJudgedPlan() bool {
 	generatedBy := in.Subscription.Metadata.Annotations.GeneratedBy
 	return slices.ContainsFunc(in.Namespace.Plans(), func(p *olm.InstallPlan) bool {
 		return generatedBy != "" && p.Metadata.Name == generatedBy && p.Spec.Approved &&
-			p.Spec.Approval == olm.ApprovalManual &&
-			len(bundle.RefusedSteps(p, in.Namespace, in.Now)) == 0
+			p.Spec.Approval == olm.ApprovalManual && len(bundle.RefusedSteps(p, in.Namespace, in.Now)) == 0
 	})
 }
 
@@ -199,10 +198,9 @@ func changedPackage(in *SubscriptionInput, id verdict.RuleID, v *verdict.Verdict
 		return
 	}
 	for _, p := range in.Namespace.Governing(in.Old.Spec.Package) {
-		p.Record(v, id, verdict.Finding{Decision: verdict.Deny, Field: "spec.name",
-			What: "changing spec.name from " + text.Quote(in.Old.Spec.Package) + " to " +
-				text.Quote(in.Subscription.Spec.Package) + " is not allowed",
-			Accepted: "make another Subscription for the other package"})
+		p.Record(v, id, verdict.NotAllowed("changing spec.name from "+text.Quote(in.Old.Spec.Package)+" to "+
+			text.Quote(in.Subscription.Spec.Package),
+			"make another Subscription for the other package").At("spec.name"))
 	}
 }
 
@@ -242,9 +240,8 @@ func forbiddenSubscription(in *SubscriptionInput, p *operatorpolicy.Policy) verd
 		return verdict.Finding{}
 	}
 	if !p.RestrictsVersions() {
-		return verdict.Finding{Decision: verdict.Deny, Field: "spec.name",
-			What:     "package " + text.Quote(spec.Package) + " is forbidden",
-			Accepted: "remove the Subscription, or change spec.complianceType of the policy"}
+		return verdict.Finding{Decision: verdict.Deny, Field: "spec.name", What: "package " + text.Quote(spec.Package) +
+			" is forbidden", Accepted: "remove the Subscription, or change spec.complianceType of the policy"}
 	}
 	// With a version scope only startingCSV determines the requested version; the plan is judged later.
 	if p.VersionRange == nil && p.Versions.Lists(spec.StartingCSV) {
@@ -273,9 +270,8 @@ func foreignChannel(in *SubscriptionInput, p *operatorpolicy.Policy) verdict.Fin
 	if p.Channel == "" || p.Channel == channel {
 		return verdict.Finding{}
 	}
-	return verdict.Finding{Decision: verdict.Deny, Field: "spec.channel",
-		What:     "spec.channel " + text.Quote(channel) + " is not allowed",
-		Accepted: "allowed is " + text.Name(p.Channel)}
+	return verdict.NotAllowed("spec.channel "+text.Quote(channel), "allowed is "+
+		text.Name(p.Channel)).At("spec.channel")
 }
 
 func foreignStart(in *SubscriptionInput, p *operatorpolicy.Policy) verdict.Finding {
@@ -284,7 +280,5 @@ func foreignStart(in *SubscriptionInput, p *operatorpolicy.Policy) verdict.Findi
 		// a version range, or a digest, is judged on the plan, where the version and the contents are known
 		return verdict.Finding{}
 	}
-	return verdict.Finding{Decision: verdict.Deny, Field: "spec.startingCSV",
-		What:     "spec.startingCSV " + text.Quote(start) + " is not allowed",
-		Accepted: p.AcceptedVersions()}
+	return verdict.NotAllowed("spec.startingCSV "+text.Quote(start), p.AcceptedVersions()).At("spec.startingCSV")
 }

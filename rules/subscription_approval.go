@@ -90,8 +90,7 @@ func ApprovalChanges(s *olm.Subscription, ns *state.Namespace) []verdict.Change 
 		return changeApproval(s, requested, olm.ApprovalManual, source.String(), judgedFirst+approvedFor)
 	case !found && have != requested && (turnedManual(s) || have == olm.ApprovalAutomatic) &&
 		(requested == olm.ApprovalManual || !waits && !incomplete(ns)):
-		changes := changeApproval(s, requested, requested, "",
-			"no policy or Constraint needs another value")
+		changes := changeApproval(s, requested, requested, "", "no policy or Constraint needs another value")
 		changes[0].Message = strings.Replace(changes[0].Message, " was changed ", " was changed back ", 1)
 		return changes
 	}
@@ -214,10 +213,5 @@ func approvalFinding(have, want, because string) verdict.Finding {
 	if have == "" {
 		what = "leaving out spec.installPlanApproval, which means " + olm.ApprovalAutomatic + ","
 	}
-	return verdict.Finding{
-		Decision: verdict.Deny,
-		Field:    "spec.installPlanApproval",
-		What:     what + " is not allowed",
-		Accepted: "write " + want + ", since " + because,
-	}
+	return verdict.NotAllowed(what, "write "+want+", since "+because).At("spec.installPlanApproval")
 }

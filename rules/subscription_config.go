@@ -30,12 +30,11 @@ func foreignConfig(in *SubscriptionInput, p *operatorpolicy.Policy) verdict.Find
 	case *config == before && (in.keepsPackage() || in.ByOLM):
 		return verdict.Finding{}
 	case p.Config.Fault != "":
-		return verdict.Finding{Decision: verdict.Hold, Field: "spec.config", What: "spec.config is held",
-			Accepted: "waits until spec.subscription.config of the policy can be read: " + text.Escape(p.Config.Fault) +
-				"; " + orOverrideConfig}
+		return verdict.OnHold("spec.config", "waits until spec.subscription.config of the policy can be read: "+
+			text.Escape(p.Config.Fault)+"; "+orOverrideConfig).At("spec.config")
 	case config.Fault != "":
-		return verdict.Finding{Decision: verdict.Hold, Field: "spec.config", What: "spec.config is held",
-			Accepted: "it cannot be read: " + text.Escape(config.Fault) + "; correct it, " + orOverrideConfig}
+		return verdict.OnHold("spec.config", "it cannot be read: "+text.Escape(config.Fault)+"; correct it, "+
+			orOverrideConfig).At("spec.config")
 	case p.Config.JSON != "":
 		return otherConfig(config, &p.Config)
 	}
@@ -43,9 +42,8 @@ func foreignConfig(in *SubscriptionInput, p *operatorpolicy.Policy) verdict.Find
 	if len(added) == 0 {
 		return verdict.Finding{}
 	}
-	return verdict.Finding{Decision: verdict.Deny, Field: "spec.config",
-		What:     "spec.config with " + text.Names(added, verdict.MaxListed) + " is not allowed",
-		Accepted: "let spec.subscription.config of the policy set it, " + orOverrideConfig}
+	return verdict.NotAllowed("spec.config with "+text.Names(added, verdict.MaxListed),
+		"let spec.subscription.config of the policy set it, "+orOverrideConfig).At("spec.config")
 }
 
 // otherConfig refuses a config that is not the one of the policy.
@@ -98,13 +96,13 @@ func (in *SubscriptionInput) judgeInstalled(
 		}
 		known := set.Judge(was, in.Namespace.ForConstraints(), budget)
 		for _, f := range set.Judge(is, in.Namespace.ForConstraints(), budget) {
-			same := func(k constraint.Finding) bool { return sameConstraint(&k, &f) }
+			same := func(k constraint.Result) bool { return sameConstraint(&k, &f) }
 			if f.Constraint == nil || f.Constraint.Uses()&constraint.Config == 0 || spoken[f.Constraint] ||
 				excused && slices.ContainsFunc(known, same) || f.Outcome == constraint.Undecided &&
 				f.Attributes&constraint.Config == 0 {
 				continue
 			}
-			state.RecordConstraint(v, RuleSubscriptionConstraint, "spec.config for "+text.Name(c.CSV), &f)
+			state.RecordConstraint(v, RuleSubscriptionConstraint, "spec.config for "+text.Name(c.Name), &f)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func configured(t *testing.T, pkg, config string) *olm.Subscription {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sub, err := olm.DecodeSubscription(raw)
+	sub, err := olm.Decode[olm.Subscription](raw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestO60ConfigOfInstalled(t *testing.T) {
 			want: verdict.Hold},
 	} {
 		t.Run(name, func(t *testing.T) {
-			csv, err := olm.DecodeCSV(fmt.Appendf(nil,
+			csv, err := olm.Decode[olm.CSV](fmt.Appendf(nil,
 				`{"metadata":{"namespace":"shop","name":"etcd.v1","annotations":{%s}},"spec":%s}`,
 				`"operatorframework.io/properties":"{\"properties\":[{\"type\":\"olm.package\",\"value\":{\"packageName\":\"etcd\",\"version\":\"1.0.0\"}}]}"`, runs(c.runs)))
 			if err != nil {

@@ -39,8 +39,7 @@ type Count struct {
 
 // compareViolators sorts by namespace, then name.
 func compareViolators(a, b constraintv1.ConstraintViolator) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace),
-		cmp.Compare(a.ClusterServiceVersion, b.ClusterServiceVersion))
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.ClusterServiceVersion, b.ClusterServiceVersion))
 }
 
 // NewTally counts everything that is installed in namespaces at a time, in one pass for all Constraints. What an
@@ -55,8 +54,8 @@ func NewTally(namespaces iter.Seq[*state.Namespace], now time.Time) *Tally {
 				constraint.NewBudget(nil)) {
 				c := &ns.Installed()[i]
 				if f.Constraint == nil || !ns.ExceptionsOf(f.Definition, c.Package, c.Catalog).
-					ForName(bundle.RuleConstraint, c.CSV, ns.Name(), now) {
-					t.add(ns.Name(), c.CSV, &f)
+					ForName(bundle.RuleConstraint, c.Name, ns.Name(), now) {
+					t.add(ns.Name(), c.Name, &f)
 				}
 			}
 		}
@@ -64,7 +63,7 @@ func NewTally(namespaces iter.Seq[*state.Namespace], now time.Time) *Tally {
 	return t
 }
 
-func (t *Tally) add(namespace, csv string, f *constraint.Finding) {
+func (t *Tally) add(namespace, csv string, f *constraint.Result) {
 	if f.Constraint == nil {
 		return // an unreadable Constraint: nothing in it is counted
 	}

@@ -12,8 +12,6 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
-	policyv1 "github.com/opgate/opgate/api/policy/v1"
-	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/metakey"
@@ -21,7 +19,6 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/stream"
 )
@@ -32,69 +29,12 @@ type storedConstraint struct {
 	definition *constraint.Definition
 }
 
-// Key returns the namespace and name of the Policy.
-func (p *Policy) Key() types.NamespacedName {
-	return types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
-}
-
-// Known returns the parsed Policy, nil if it does not exist or does not decode.
-func (p *Policy) Known() *dependency.Policy {
-	if p == nil {
-		return nil
-	}
-	return p.Read
-}
-
-// Disabled reports whether the Policy is disabled.
-func (p *Policy) Disabled() bool { return p.Read != nil && p.Read.Disabled }
-
-// Key returns the namespace and name of the PolicySet.
-func (s *PolicySet) Key() types.NamespacedName {
-	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
-}
-
-// Known returns the parsed PolicySet, nil if it does not exist or does not decode.
-func (s *PolicySet) Known() *dependency.Set {
-	if s == nil {
-		return nil
-	}
-	return s.Read
-}
-
-// Policy is a Policy as it is stored, and in parsed form.
-type Policy struct {
-	metav1.ObjectMeta
-	// Object is nil if the Policy does not decode: writing a status could lose fields.
-	Object *policyv1.Policy
-	Read   *dependency.Policy
-	// graphed is Read or, if the Policy does not decode, what it may suspend.
-	graphed *dependency.Policy
-}
-
-// PolicySet is a PolicySet as it is stored, and in parsed form.
-type PolicySet struct {
-	metav1.ObjectMeta
-	// Object is nil if the PolicySet does not decode. It has no spec, which Read has.
-	Object *policyv1beta1.PolicySet
-	Read   *dependency.Set
-}
-
 // storedNamespace is the part of a namespace that is stored.
 type storedNamespace struct {
 	uid                 types.UID
 	labels, annotations map[string]string
 	deleting            bool
 }
-
-// storedCSV is the part of a ClusterServiceVersion that is stored; here is false for one that is installed elsewhere,
-// or installs nothing.
-type storedCSV struct {
-	installed     state.Installed
-	here, virtual bool
-	csv           *olm.CSV
-}
-
-func (c *storedCSV) copied() bool { return c.csv.Metadata.Labels.CopiedFrom != "" }
 
 // decodeObject decodes an object without the status, finalizers and annotations that controllers write. Large metadata
 // that is not read is dropped: managed fields, owners but the first, and the last-applied annotation of kubectl.
@@ -116,44 +56,13 @@ func leaveOut(from metav1.Object) {
 	from.SetAnnotations(annotations)
 }
 
-func decodeOrdered(raw []byte) (any, Subject, error) {
-	object := &policyv1.Policy{}
-	if err := decodeObject(raw, object); err != nil {
-		return nil, Subject{}, err
-	}
-	dependency.TrimStatus(&object.Status)
-	read := dependency.Read(object)
-	return &Policy{ObjectMeta: object.ObjectMeta, Object: object, Read: read, graphed: read}, InCluster(), nil
-}
-
-// salvageOrdered retains the metadata of a Policy that does not decode, and what it may suspend: its content cannot be
-// trusted, so nothing is changed.
-func salvageOrdered(m *metav1.ObjectMeta, raw []byte, _ error) (any, Subject) {
-	return &Policy{ObjectMeta: *m, graphed: dependency.Unreadable(m.Namespace, m.Name, raw)}, InCluster()
-}
-
-func decodeMembers(raw []byte) (any, Subject, error) {
-	object := &policyv1beta1.PolicySet{}
-	if err := decodeObject(raw, object); err != nil {
-		return nil, Subject{}, err
-	}
-	read := dependency.ReadSet(object)
-	// a hub writes placements, and nothing reads them
-	object.Spec, object.Status.Placement = policyv1beta1.PolicySetSpec{}, nil
-	return &PolicySet{ObjectMeta: object.ObjectMeta, Object: object, Read: read}, InCluster(), nil
-}
-
-func salvageMembers(m *metav1.ObjectMeta, _ []byte, _ error) (any, Subject) {
-	return &PolicySet{ObjectMeta: *m}, InCluster()
-}
-
-func decodeConstraint(raw []byte) (any, Subject, error) {
+func decodeConstraint(raw []byte) (any, error) {
 	object, strict, err := rules.DecodeConstraint(raw)
 	if err != nil {
-		return nil, Subject{}, err
+		return nil, err
 	}
 	leaveOut(object)
-	return &storedConstraint{object, rules.NewDefinition(object, strict)}, InCluster(), nil
+	return &storedConstraint{object, rules.NewDefinition(object, strict)}, nil
 }
 
 func addConstraint(to *rules.Cluster, _ string, value any) {
@@ -162,7 +71,7 @@ func addConstraint(to *rules.Cluster, _ string, value any) {
 
 // salvageConstraint retains a stored Constraint that does not decode as one that holds everything, and that
 // protects what it says: every operator if that does not decode either.
-func salvageConstraint(m *metav1.ObjectMeta, raw []byte, cause error) (any, Subject) {
+func salvageConstraint(m *metav1.ObjectMeta, raw []byte, cause error) any {
 	object := &constraintv1.Constraint{ObjectMeta: metav1.ObjectMeta{Name: m.Name, UID: m.UID,
 		Generation: m.Generation}}
 	var part struct {
@@ -177,20 +86,20 @@ func salvageConstraint(m *metav1.ObjectMeta, raw []byte, cause error) (any, Subj
 			object.Spec.Deletion = &constraintv1.ConstraintDeletion{Action: policyv1beta2.DeletionDeny}
 		}
 	}
-	return &storedConstraint{object, rules.NewDefinition(object, []error{cause})}, InCluster()
+	return &storedConstraint{object, rules.NewDefinition(object, []error{cause})}
 }
 
-func decodeNamespace(raw []byte) (any, Subject, error) {
+func decodeNamespace(raw []byte) (any, error) {
 	n := &metav1.PartialObjectMetadata{}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, n); err != nil {
-		return nil, Subject{}, err
+		return nil, err
 	}
 	maps.DeleteFunc(n.Annotations, func(name, _ string) bool { return !strings.HasPrefix(name, metakey.OwnPrefix) })
 	if len(n.Annotations) == 0 {
 		n.Annotations = nil
 	}
 	return &storedNamespace{uid: n.UID, labels: n.Labels, annotations: n.Annotations,
-		deleting: n.DeletionTimestamp != nil}, InNamespace(n.Name), nil
+		deleting: n.DeletionTimestamp != nil}, nil
 }
 
 func addNamespace(to *rules.Cluster, in string, value any) {
@@ -198,36 +107,41 @@ func addNamespace(to *rules.Cluster, in string, value any) {
 	to.AddNamespace(in, string(n.uid), n.labels, n.deleting)
 }
 
-func decodeSubscription(raw []byte) (any, Subject, error) {
-	s, err := olm.DecodeSubscription(raw)
+func decodeSubscription(raw []byte) (any, error) {
+	s, err := olm.Decode[olm.Subscription](raw)
 	if err != nil {
-		return nil, Subject{}, err
+		return nil, err
 	}
 	s.Metadata.Trim()
-	return s, InNamespace(s.Metadata.Namespace), nil
+	return s, nil
+}
+
+// salvageSubscription retains one that does not decode as a Subscription to nothing.
+func salvageSubscription(m *metav1.ObjectMeta, _ []byte, _ error) any {
+	return &olm.Subscription{Metadata: metadataOf(m)}
 }
 
 func addSubscription(to *rules.Cluster, _ string, value any) {
 	to.AddSubscription(value.(*olm.Subscription))
 }
 
-func decodePlan(raw []byte) (any, Subject, error) {
+func decodePlan(raw []byte) (any, error) {
 	p, err := olm.DecodePlan(raw)
 	if err != nil {
-		return nil, Subject{}, err
+		return nil, err
 	}
 	p.Metadata.Trim()
 	carrier.PreparePlan(p)
 	p.Trim()
-	return p, InNamespace(p.Metadata.Namespace), nil
+	return p, nil
 }
 
 func addPlan(to *rules.Cluster, _ string, value any) { to.AddPlan(value.(*olm.InstallPlan)) }
 
-func decodeCSV(raw []byte) (any, Subject, error) {
-	csv, err := olm.DecodeCSV(raw)
+func decodeCSV(raw []byte) (any, error) {
+	csv, err := olm.Decode[olm.CSV](raw)
 	if err != nil {
-		return nil, Subject{}, err
+		return nil, err
 	}
 	csv.Status = olm.ReadCSVStatus(raw)
 	m, status := &csv.Metadata, &csv.Status // texts that recur in the copies of one
@@ -235,42 +149,68 @@ func decodeCSV(raw []byte) (any, Subject, error) {
 		&status.Reason, &status.Message} {
 		*recurs = once(*recurs)
 	}
-	installed, here := state.InstalledBy(csv)
+	csv.Spec.KeepDigest()
+	csv.Bundle = csv.StatedBundle()
 	csv.Metadata.Trim()
-	if !here { // only its package is read
-		installed = state.Installed{CSV: installed.CSV, Package: installed.Package, Version: installed.Version}
+	if !state.InstallsOperator(csv) { // only its package is read
+		csv.Bundle = olm.Bundle{Name: csv.Metadata.Name, Package: csv.Bundle.Package, Version: csv.Bundle.Version}
 		csv.Spec, csv.Status.InstallModes = olm.CSVSpec{}, nil
 	}
-	virtual := hasLabel(raw, metakey.VirtualOperator)
-	return &storedCSV{installed: installed, here: here, virtual: virtual, csv: csv},
-		InNamespace(csv.Metadata.Namespace), nil
+	keepVirtual(csv, raw)
+	return csv, nil
 }
+
+// keepVirtual retains what Opgate itself writes of a virtual operator.
+func keepVirtual(csv *olm.CSV, raw []byte) {
+	if !csv.IsVirtual() {
+		return
+	}
+	written, err := json.Marshal(stream.Pick(raw, virtualOperator))
+	if err != nil {
+		panic(err) // built from decoded JSON
+	}
+	csv.Written = written
+}
+
+// virtualOperator are the fields that are retained of a virtual operator. Tenants may write the label, and objects as
+// large as the API server accepts: a field that is too large is replaced by a placeholder text (stream.Withheld).
+var virtualOperator = stream.Fields{"metadata": {"name": nil, "namespace": nil, "uid": nil, "deletionTimestamp": nil,
+	"ownerReferences": nil, "labels": {metakey.CopiedFrom: nil, metakey.VirtualOperator: nil,
+		metakey.ManagedBy: nil},
+	"annotations": {metakey.OperatorNamespace: nil, metakey.Properties: nil}},
+	"spec": {stream.Any: nil}}
 
 // salvageCSV retains one that does not decode as installed, of an unknown package. Copies by OLM
 // are omitted, as in decodeCSV.
-func salvageCSV(m *metav1.ObjectMeta, raw []byte, _ error) (any, Subject) {
-	csv := &olm.CSV{}
-	csv.Metadata.Namespace, csv.Metadata.Name = m.Namespace, m.Name
-	csv.Metadata.UID, csv.Metadata.ResourceVersion = string(m.UID), m.ResourceVersion
-	csv.Metadata.Labels.CopiedFrom = pickText(raw, "labels", metakey.CopiedFrom)
-	return &storedCSV{installed: state.Installed{CSV: m.Name}, here: csv.Metadata.Labels.CopiedFrom == "",
-		virtual: hasLabel(raw, metakey.VirtualOperator), csv: csv}, InNamespace(m.Namespace)
-}
-
-func addCSV(to *rules.Cluster, in string, value any) {
-	if csv := value.(*storedCSV); csv.here {
-		to.AddCSV(in, csv.installed)
+func salvageCSV(m *metav1.ObjectMeta, raw []byte, _ error) any {
+	csv := &olm.CSV{Metadata: metadataOf(m), Bundle: olm.Bundle{Name: m.Name}}
+	labels := stream.Pick(raw, stream.Fields{"metadata": {"labels": {metakey.CopiedFrom: nil,
+		metakey.VirtualOperator: nil}}})
+	text := func(label string) (string, bool) {
+		s, found, err := unstructured.NestedString(labels, "metadata", "labels", label)
+		return s, found && err == nil // of another type, it counts as unset
 	}
+	csv.Metadata.Labels.CopiedFrom, _ = text(metakey.CopiedFrom)
+	if constraint, found := text(metakey.VirtualOperator); found {
+		csv.Metadata.Labels.VirtualOperator = &constraint
+	}
+	keepVirtual(csv, raw)
+	return csv
 }
 
-// decodeOperatorGroup omits one that does not decode: without a group it is not known where permissions apply.
-func decodeOperatorGroup(raw []byte) (any, Subject, error) {
-	g, err := olm.DecodeOperatorGroup(raw)
+func addCSV(to *rules.Cluster, in string, value any) { to.AddCSV(in, value.(*olm.CSV)) }
+
+func decodeOperatorGroup(raw []byte) (any, error) {
+	g, err := olm.Decode[olm.OperatorGroup](raw)
 	if err != nil {
-		return nil, Subject{}, err
+		return nil, err
 	}
 	g.Trim()
-	return g, InNamespace(g.Metadata.Namespace), nil
+	return g, nil
+}
+
+func salvageOperatorGroup(m *metav1.ObjectMeta, raw []byte, _ error) any {
+	return olm.UnreadableGroup(metadataOf(m), raw)
 }
 
 func addOperatorGroup(to *rules.Cluster, in string, value any) {
@@ -286,7 +226,7 @@ type Deployment struct {
 	Stalled bool
 }
 
-func decodeDeployment(raw []byte) (any, Subject, error) {
+func decodeDeployment(raw []byte) (any, error) {
 	var o struct {
 		Metadata struct {
 			Namespace  string `json:"namespace"`
@@ -305,7 +245,7 @@ func decodeDeployment(raw []byte) (any, Subject, error) {
 		} `json:"status"`
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &o); err != nil {
-		return nil, Subject{}, err
+		return nil, err
 	}
 	d, wanted := &Deployment{}, int64(1)
 	if o.Spec.Replicas != nil {
@@ -316,13 +256,13 @@ func decodeDeployment(raw []byte) (any, Subject, error) {
 	for _, c := range o.Status.Conditions {
 		d.Stalled = d.Stalled || c.Reason == "ProgressDeadlineExceeded"
 	}
-	return d, InNamespace(o.Metadata.Namespace), nil
+	return d, nil
 }
 
 // decodeRecords decodes the ConfigMap with the records of catalogs, to which every namespace may refer, and those with
 // what was installed in one namespace. A record of a catalog that cannot be read is left out, so that what needs it is
 // held. Other ConfigMaps count for nothing.
-func decodeRecords(raw []byte) (any, Subject, error) {
+func decodeRecords(raw []byte) (any, error) {
 	var object struct {
 		Metadata struct {
 			Name              string `json:"name"`
@@ -331,19 +271,18 @@ func decodeRecords(raw []byte) (any, Subject, error) {
 		Data map[string]string `json:"data"`
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {
-		return nil, InCluster(), err
+		return nil, err
 	}
-	concerns := subjectOfRecords(object.Metadata.Name)
-	if !concerns.cluster {
+	if !subjectOfRecords(object.Metadata.Name).cluster {
 		installed, err := state.DecodeInstallRecord(object.Metadata.Name, object.Data[state.RecordKey])
 		if err != nil {
-			return nil, concerns, err
+			return nil, err
 		}
 		installed.Since = object.Metadata.CreationTimestamp
-		return installed, concerns, nil
+		return installed, nil
 	}
 	if object.Metadata.Name != catalog.RecordsName {
-		return nil, concerns, nil
+		return nil, nil
 	}
 	histories := map[olm.Catalog]*catalog.History{}
 	for key, text := range object.Data {
@@ -351,7 +290,7 @@ func decodeRecords(raw []byte) (any, Subject, error) {
 			histories[r.Catalog()] = &catalog.History{Polls: r.Polls, Seen: r.Seen}
 		}
 	}
-	return histories, InCluster(), nil
+	return histories, nil
 }
 
 // subjectOfRecords returns the subject of a ConfigMap in Opgate's own namespace.
@@ -374,30 +313,84 @@ func addRecords(to *rules.Cluster, _ string, value any) {
 }
 
 // decodeMigrated returns the decoding of a kind that shows operators which OLM v1 manages.
-func decodeMigrated(kind string) func([]byte) (any, Subject, error) {
-	return func(raw []byte) (any, Subject, error) {
+func decodeMigrated(kind string) func([]byte) (any, error) {
+	return func(raw []byte) (any, error) {
 		m, err := olm.DecodeMigrated(kind, raw)
 		if m == nil || err != nil {
-			return nil, InCluster(), err
+			return nil, err
 		}
-		return m, InCluster(), nil
+		return m, nil
 	}
 }
 
-// hasLabel reports whether an object has a label, whatever its value.
-func hasLabel(raw []byte, label string) bool {
-	_, found, err := unstructured.NestedFieldNoCopy(stream.Pick(raw,
-		stream.Fields{"metadata": {"labels": {label: nil}}}), "metadata", "labels", label)
-	return found && err == nil
+// decodeCatalog decodes a CatalogSource, to which every namespace may refer. One that does not decode is not known to
+// rules.
+func decodeCatalog(raw []byte) (any, error) {
+	c, err := olm.Decode[olm.CatalogSource](raw)
+	if err != nil {
+		return nil, err
+	}
+	c.Metadata = olm.ObjectMeta{Namespace: c.Metadata.Namespace, Name: c.Metadata.Name, UID: c.Metadata.UID}
+	return c, nil
 }
 
-// pickText returns a string field of the metadata, "" if it is not set.
-func pickText(raw []byte, path ...string) string {
-	path = append([]string{"metadata"}, path...)
-	var fields stream.Fields
-	for _, name := range slices.Backward(path) {
-		fields = stream.Fields{name: fields}
+func addCatalog(to *rules.Cluster, _ string, value any) {
+	c := value.(*olm.CatalogSource)
+	to.Facts.AddCatalog(olm.Catalog{Namespace: c.Metadata.Namespace, Name: c.Metadata.Name}, c)
+}
+
+// decodePod decodes a pod of a CatalogSource, to which every namespace may refer. One that does not decode shows nothing
+// of its image.
+func decodePod(raw []byte) (any, error) {
+	pod, err := olm.DecodeCatalogPod(raw)
+	if err != nil || pod == nil {
+		return nil, err
 	}
-	s, _, _ := unstructured.NestedString(stream.Pick(raw, fields), path...) // of another type, it counts as unset
-	return s
+	return pod, nil
+}
+
+func addPod(to *rules.Cluster, _ string, value any) {
+	if pod, ok := value.(*olm.CatalogPod); ok {
+		to.Facts.AddServed(pod.Catalog, pod.Digest)
+	}
+}
+
+// decodeService decodes the Service of a CatalogSource, to which every namespace may refer.
+func decodeService(raw []byte) (any, error) {
+	service, err := olm.DecodeCatalogService(raw)
+	if err != nil || service == nil {
+		return nil, err
+	}
+	return service, nil
+}
+
+func addService(to *rules.Cluster, _ string, value any) {
+	if service, ok := value.(*olm.CatalogService); ok {
+		to.Facts.AddService(service)
+	}
+}
+
+// notUpgradeable is why a ClusterServiceVersion must not be replaced now.
+type notUpgradeable struct{ csv, why string }
+
+// decodeOperatorCondition retains nothing of an operator that may be replaced.
+func decodeOperatorCondition(raw []byte) (any, error) {
+	c, err := olm.Decode[olm.OperatorCondition](raw)
+	if err != nil {
+		return nil, err
+	}
+	if why := c.NotUpgradeable(); why != "" {
+		return &notUpgradeable{c.Metadata.Name, why}, nil
+	}
+	return nil, nil
+}
+
+// salvageOperatorCondition retains one that does not decode as that of an operator that must not be replaced.
+func salvageOperatorCondition(m *metav1.ObjectMeta, _ []byte, _ error) any {
+	return &notUpgradeable{m.Name, "it cannot be read"}
+}
+
+func addOperatorCondition(to *rules.Cluster, in string, value any) {
+	c := value.(*notUpgradeable)
+	to.AddNotUpgradeable(in, c.csv, c.why)
 }

@@ -19,6 +19,8 @@ import (
 
 // Definition is the part of a CustomResourceDefinition that is stored. Schemas are most of its size, and are not read.
 type Definition struct {
+	// Metadata has no resourceVersion.
+	Metadata            olm.ObjectMeta
 	Group, Kind, Plural string
 	// Versions are the served versions, the preferred one first.
 	Versions []string
@@ -46,9 +48,10 @@ type definitionNames struct {
 	Plural string `json:"plural"`
 }
 
-func decodeDefinition(raw []byte) (any, Subject, error) {
+func decodeDefinition(raw []byte) (any, error) {
 	var o struct {
 		Metadata struct {
+			olm.ObjectMeta
 			Labels      map[string]string `json:"labels"`
 			Annotations map[string]string `json:"annotations"`
 		} `json:"metadata"`
@@ -71,10 +74,12 @@ func decodeDefinition(raw []byte) (any, Subject, error) {
 		} `json:"status"`
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &o); err != nil {
-		return nil, Subject{}, err
+		return nil, err
 	}
+	o.Metadata.ResourceVersion = ""
 	d := &Definition{
-		Group: o.Spec.Group,
+		Metadata: o.Metadata.ObjectMeta,
+		Group:    o.Spec.Group,
 		// Requested names may be taken; the accepted ones count.
 		Kind:       cmp.Or(o.Status.AcceptedNames.Kind, o.Spec.Names.Kind),
 		Plural:     cmp.Or(o.Status.AcceptedNames.Plural, o.Spec.Names.Plural),
@@ -101,7 +106,7 @@ func decodeDefinition(raw []byte) (any, Subject, error) {
 	for _, c := range o.Status.Conditions {
 		d.Established = d.Established || c.Type == "Established" && c.Status == "True" && len(d.Versions) > 0
 	}
-	return d, InCluster(), nil
+	return d, nil
 }
 
 // digest returns a digest of annotations, in any order; 0 for none.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/opgate/opgate/internal/metakey"
+	"github.com/opgate/opgate/olm"
 )
 
 // definedVersion is a version of a CustomResourceDefinition.
@@ -89,7 +90,7 @@ func TestDefinition(t *testing.T) {
 			if test.change != nil {
 				test.change(object)
 			}
-			want := &Definition{Group: "example.com", Kind: "Widget", Plural: "widgets", Versions: []string{"v1"},
+			want := &Definition{Metadata: olm.ObjectMeta{Name: "widgets.example.com"}, Group: "example.com", Kind: "Widget", Plural: "widgets", Versions: []string{"v1"},
 				Storage: "v1", Namespaced: true, Established: true}
 			if test.want != nil {
 				test.want(want)

@@ -80,7 +80,8 @@ func (d *draft) see(old, now *Object) {
 
 // move replaces the old state of an object with the new one, which may belong to another subject.
 func (d *draft) move(old, now *Object) {
-	notify := old == nil || now == nil || !old.kind.restless || !sameContent(old, now) ||
+	notify := old == nil || now == nil || !old.kind.skipUnchanged || old.UID != now.UID ||
+		old.Generation != now.Generation || !old.DeletionTimestamp.Equal(now.DeletionTimestamp) ||
 		!reflect.DeepEqual(old.value, now.value)
 	if old != nil && (now == nil || old.concerns != now.concerns) {
 		d.take(old, notify)
@@ -178,7 +179,8 @@ func (d *draft) setNamespaces() {
 		if known && !e.judged {
 			next.judged, next.global = last.judged, last.global
 		} else {
-			next.judged, next.global = d.judged(name, e.objects), next.globalPackages()
+			next.judged = d.judged(name, e.objects)
+			next.global = next.globalPackages()
 			d.setGlobal(name, last.global, next.global)
 		}
 		namespaces.Set(name, next)
@@ -272,8 +274,7 @@ func (d *draft) setEverywhere() {
 
 func sameDefinition(a, b *constraint.Definition) bool {
 	return a.Name == b.Name && a.UID == b.UID && a.Generation == b.Generation && a.Pending == b.Pending &&
-		a.Waits == b.Waits &&
-		operatorpolicy.SameEnded(a.Exceptions, b.Exceptions)
+		a.Waits == b.Waits && operatorpolicy.SameEnded(a.Exceptions, b.Exceptions)
 }
 
 // maxGraphChanges is the number of changes of Policies and PolicySets from which on the graph is rebuilt.

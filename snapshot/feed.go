@@ -30,8 +30,7 @@ type Feed struct {
 	builder Builder
 	reader  Reader
 
-	// changed triggers a build; it holds one token, so that any number of events during a build cost one
-	// more build.
+	// changed triggers a build; it holds one token, so that any number of events during a build cost one more build.
 	changed chan struct{}
 	// led is closed when this replica leads for the first time.
 	led  chan struct{}

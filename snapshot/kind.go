@@ -32,19 +32,17 @@ type Kind struct {
 	Own bool
 	// Readers are the components that need the kind.
 	Readers Readers
-	// restless is set for kinds that change often in fields that are not stored: subscribers are not notified of such a
+	// skipUnchanged is set for kinds that change often in fields that are not stored: subscribers are not notified of such a
 	// change.
-	restless bool
+	skipUnchanged bool
 
 	index int
-	// decode decodes an object and returns its subject. A nil value counts for nothing.
-	decode func(raw []byte) (value any, concerns Subject, err error)
+	// decode decodes an object. A nil value counts for nothing.
+	decode func(raw []byte) (value any, err error)
 	// salvage replaces decode if that fails; nil omits the value.
-	salvage func(m *metav1.ObjectMeta, raw []byte, cause error) (value any, concerns Subject)
+	salvage func(m *metav1.ObjectMeta, raw []byte, cause error) (value any)
 	// add adds a value to the input of judging, of its namespace or of the cluster; nil for kinds that are not judged.
 	add func(to *rules.Cluster, in string, value any)
-	// keep returns the further fields that controllers read; nil for none.
-	keep func(raw []byte) map[string]any
 }
 
 // Readers are the components that need a kind.
@@ -79,68 +77,57 @@ func InCluster() Subject { return Subject{cluster: true} }
 // The kinds of the store.
 var (
 	OperatorPolicies = &Kind{GroupVersionKind: policyv1beta2.GroupVersion.WithKind(policyv1beta2.Kind),
-		Resource: "operatorpolicies",
-		decode:   decodePolicy, salvage: salvagePolicy, add: addPolicy}
+		Resource: "operatorpolicies", decode: decodePolicy, salvage: salvagePolicy, add: addPolicy}
 	Constraints = &Kind{GroupVersionKind: constraintv1.GroupVersion.WithKind(constraintv1.Kind),
 		Resource: "constraints", ClusterScoped: true,
 		decode: decodeConstraint, salvage: salvageConstraint, add: addConstraint}
 	Namespaces = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"},
-		Resource: "namespaces", ClusterScoped: true,
-		decode: decodeNamespace, add: addNamespace}
+		Resource: "namespaces", ClusterScoped: true, decode: decodeNamespace, add: addNamespace}
 	Subscriptions = &Kind{GroupVersionKind: olm.SubscriptionGVK, Resource: "subscriptions",
-		decode: decodeSubscription, add: addSubscription, keep: keeping(keptOfSubscription)}
+		decode: decodeSubscription, salvage: salvageSubscription, add: addSubscription}
 	InstallPlans = &Kind{GroupVersionKind: olm.InstallPlanGVK, Resource: "installplans",
 		decode: decodePlan, add: addPlan}
 	ClusterServiceVersions = &Kind{GroupVersionKind: olm.ClusterServiceVersionGVK, Resource: "clusterserviceversions",
-		decode: decodeCSV, salvage: salvageCSV, add: addCSV, keep: keepCSV}
+		decode: decodeCSV, salvage: salvageCSV, add: addCSV}
 	OperatorGroups = &Kind{GroupVersionKind: olm.OperatorGroupGVK, Resource: "operatorgroups",
-		decode: decodeOperatorGroup, add: addOperatorGroup, keep: keeping(keptOfOperatorGroup)}
+		decode: decodeOperatorGroup, salvage: salvageOperatorGroup, add: addOperatorGroup}
 
 	OperatorConditions = &Kind{GroupVersionKind: olm.OperatorConditionGVK, Resource: "operatorconditions",
-		Optional: true,
-		decode:   decodeOperatorCondition, salvage: salvageOperatorCondition, add: addOperatorCondition}
+		Optional: true, decode: decodeOperatorCondition, salvage: salvageOperatorCondition, add: addOperatorCondition}
 
 	Policies = &Kind{GroupVersionKind: policyv1.GroupVersion.WithKind(policyv1.Kind), Resource: policyv1.Resource,
-		Readers: Ordering, Optional: true,
-		decode: decodeOrdered, salvage: salvageOrdered}
+		Readers: Ordering, Optional: true, decode: decodeOrdered, salvage: salvageOrdered}
 	PolicySets = &Kind{GroupVersionKind: policyv1beta1.GroupVersion.WithKind(policyv1beta1.PolicySetKind),
-		Resource: policyv1beta1.PolicySetResource, Readers: Ordering,
-		decode: decodeMembers, salvage: salvageMembers}
+		Resource: policyv1beta1.PolicySetResource, Readers: Ordering, decode: decodeMembers, salvage: salvageMembers}
 
-	CatalogSources = &Kind{GroupVersionKind: olm.CatalogSourceGVK, Resource: "catalogsources", restless: true,
-		decode: decodeCatalog, add: addCatalog, keep: keeping(keptOfCatalog)}
+	CatalogSources = &Kind{GroupVersionKind: olm.CatalogSourceGVK, Resource: "catalogsources", skipUnchanged: true,
+		decode: decodeCatalog, add: addCatalog}
 	Pods = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: "pods",
-		Readers: Facts, restless: true,
-		Selector: metakey.CatalogSource, decode: decodePod, add: addPod}
+		Readers: Facts, skipUnchanged: true, Selector: metakey.CatalogSource, decode: decodePod, add: addPod}
 	// Services are those by which OLM connects to catalogs.
 	Services = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Service"}, Resource: "services",
-		Readers: Facts, restless: true,
-		Selector: metakey.ServiceHash, decode: decodeService, add: addService}
+		Readers: Facts, skipUnchanged: true, Selector: metakey.ServiceHash, decode: decodeService, add: addService}
 	// Records are the ConfigMaps with what the images of catalogs changed, and with what was installed in each
 	// namespace.
 	Records = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps",
 		Own: true, decode: decodeRecords, add: addRecords}
 	Deployments = &Kind{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"},
-		Resource: "deployments", Readers: Leader,
-		restless: true, decode: decodeDeployment}
+		Resource: "deployments", Readers: Leader, skipUnchanged: true, decode: decodeDeployment}
 	CustomResourceDefinitions = &Kind{GroupVersionKind: schema.GroupVersionKind{Group: "apiextensions.k8s.io",
-		Version: "v1", Kind: "CustomResourceDefinition"},
-		Resource: "customresourcedefinitions", ClusterScoped: true, Readers: Leader, restless: true,
-		decode: decodeDefinition, keep: keeping(keptOfDefinition)}
+		Version: "v1", Kind: "CustomResourceDefinition"}, Resource: "customresourcedefinitions", ClusterScoped: true,
+		Readers: Leader, skipUnchanged: true, decode: decodeDefinition}
 	// ClusterExtensions and ClusterObjectSets of OLM v1 show which operators its migration tool has taken over.
 	ClusterExtensions = &Kind{GroupVersionKind: olm.ClusterExtensionGVK, Resource: "clusterextensions",
 		ClusterScoped: true, Optional: true,
-		Readers: Leader, restless: true, decode: decodeMigrated(olm.KindClusterExtension)}
+		Readers: Leader, skipUnchanged: true, decode: decodeMigrated(olm.KindClusterExtension)}
 	ClusterObjectSets = &Kind{GroupVersionKind: olm.ClusterObjectSetGVK, Resource: "clusterobjectsets",
 		ClusterScoped: true, Optional: true,
-		Readers: Leader, restless: true, decode: decodeMigrated(olm.KindClusterObjectSet)}
+		Readers: Leader, skipUnchanged: true, decode: decodeMigrated(olm.KindClusterObjectSet)}
 )
 
 var declared = [...]*Kind{OperatorPolicies, Constraints, Namespaces, Subscriptions, InstallPlans,
-	ClusterServiceVersions, OperatorGroups,
-	OperatorConditions, Policies, PolicySets, CatalogSources, Pods, Services, Records, Deployments, CustomResourceDefinitions,
-	ClusterExtensions,
-	ClusterObjectSets}
+	ClusterServiceVersions, OperatorGroups, OperatorConditions, Policies, PolicySets, CatalogSources, Pods, Services,
+	Records, Deployments, CustomResourceDefinitions, ClusterExtensions, ClusterObjectSets}
 
 // kindCount is the number of kinds, known when this is compiled: what is indexed by kind has a place for each.
 const kindCount = len(declared)

@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -12,9 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	kjson "sigs.k8s.io/json"
 
-	"github.com/opgate/opgate/internal/apijson"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/stream"
 )
@@ -28,9 +25,6 @@ type Object struct {
 	concerns Subject
 	// value is what decode of the kind returned.
 	value any
-	// content is the JSON of the fields that controllers read, without the resourceVersion. It takes a fifth of the
-	// memory of the decoded fields.
-	content []byte
 }
 
 // GetObjectKind returns an empty kind: an Object is never encoded.
@@ -47,19 +41,6 @@ func (o *Object) Key() types.NamespacedName {
 // Kind returns the kind of the object.
 func (o *Object) Kind() *Kind { return o.kind }
 
-// Unstructured decodes the stored fields of the object. The caller may modify them.
-func (o *Object) Unstructured() *unstructured.Unstructured {
-	u := &unstructured.Unstructured{Object: map[string]any{}}
-	if len(o.content) > 0 {
-		if err := kjson.UnmarshalCaseSensitivePreserveInts(o.content, &u.Object); err != nil {
-			panic(err) // it was encoded from what had been decoded
-		}
-	}
-	u.SetGroupVersionKind(o.kind.GroupVersionKind)
-	u.SetResourceVersion(o.ResourceVersion)
-	return u
-}
-
 // compare orders objects by kind, namespace and name.
 func compare(a, b *Object) int {
 	return cmp.Or(cmp.Compare(a.kind.index, b.kind.index), cmp.Compare(a.Namespace, b.Namespace),
@@ -68,8 +49,7 @@ func compare(a, b *Object) int {
 
 // identity are the fields by which an informer identifies an object.
 var identity = stream.Fields{"metadata": {"name": nil, "namespace": nil, "uid": nil, "resourceVersion": nil,
-	"generation":        nil,
-	"creationTimestamp": nil, "deletionTimestamp": nil,
+	"generation": nil, "creationTimestamp": nil, "deletionTimestamp": nil,
 	"annotations": {metav1.InitialEventsAnnotationKey: nil}}}
 
 // Reader decodes objects from JSON. The zero value does not recover panics of decoding.
@@ -89,8 +69,7 @@ func (r *Reader) Read(kind *Kind, raw []byte) *Object {
 		return s
 	}
 	o := &Object{kind: kind, ObjectMeta: metav1.ObjectMeta{Namespace: text("namespace"), Name: text("name"),
-		UID:             types.UID(text("uid")),
-		ResourceVersion: text("resourceVersion")}}
+		UID: types.UID(text("uid")), ResourceVersion: text("resourceVersion")}}
 	if at, err := time.Parse(time.RFC3339, text("creationTimestamp")); err == nil {
 		o.CreationTimestamp = metav1.NewTime(at)
 	}
@@ -102,30 +81,25 @@ func (r *Reader) Read(kind *Kind, raw []byte) *Object {
 	if end := text("annotations", metav1.InitialEventsAnnotationKey); end != "" {
 		o.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: end}
 	}
-	err := r.decode(o, raw)
-	if err == nil {
-		return o
+	if err := r.decode(o, raw); err != nil {
+		if r.Unreadable != nil {
+			r.Unreadable(kind, o.Key(), err)
+		}
+		o.value = nil
+		if kind.salvage != nil {
+			o.value = kind.salvage(&o.ObjectMeta, raw, fmt.Errorf("decode the stored object: %w", err))
+		}
 	}
-	if r.Unreadable != nil {
-		r.Unreadable(kind, o.Key(), err)
-	}
-	o.value, o.concerns = nil, kind.subject(o.Key())
-	if kind.salvage != nil {
-		o.value, o.concerns = kind.salvage(&o.ObjectMeta, raw, fmt.Errorf("decode the stored object: %w", err))
+	o.concerns = kind.subject(o.Key())
+	if stored, ok := o.value.(*storedPolicy); ok {
+		o.concerns = InNamespace(stored.policy.Concerns()) // which the name does not show
 	}
 	return o
 }
 
 // decode returns a panic as an error: one stored object must not end the process, and after a restart the next one.
 func (r *Reader) decode(o *Object, raw []byte) (err error) {
-	read := func() {
-		if o.kind.keep != nil {
-			if kept := o.kind.keep(raw); kept != nil {
-				o.content = encoded(kept)
-			}
-		}
-		o.value, o.concerns, err = o.kind.decode(raw)
-	}
+	read := func() { o.value, err = o.kind.decode(raw) }
 	if r.Recover == nil {
 		read()
 	} else if r.Recover(o.kind.Resource, read) {
@@ -134,78 +108,51 @@ func (r *Reader) decode(o *Object, raw []byte) (err error) {
 	return err
 }
 
-func encoded(kept map[string]any) []byte {
-	content, err := json.Marshal(kept)
-	if err != nil {
-		panic(err) // built from decoded JSON
-	}
-	return content
-}
-
-// sameContent reports whether no stored field of an object has changed but its resourceVersion.
-func sameContent(a, b *Object) bool {
-	return a.UID == b.UID && string(a.content) == string(b.content)
-}
-
 func metaOf(key types.NamespacedName) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}
 }
 
-// Policy returns the Policy; nil for other kinds. It must not be modified.
-func (o *Object) Policy() *Policy {
-	p, _ := o.value.(*Policy)
-	return p
+// valueIn returns what was read of an object; the zero value if that is of another type, and for nil.
+func valueIn[T any](o *Object) (value T) {
+	if o != nil {
+		value, _ = o.value.(T)
+	}
+	return value
 }
+
+// Policy returns the Policy; nil for other kinds. It must not be modified.
+func (o *Object) Policy() *Policy { return valueIn[*Policy](o) }
 
 // PolicySet returns the PolicySet; nil for other kinds. It must not be modified.
-func (o *Object) PolicySet() *PolicySet {
-	s, _ := o.value.(*PolicySet)
-	return s
-}
+func (o *Object) PolicySet() *PolicySet { return valueIn[*PolicySet](o) }
 
 // Definition returns what a CustomResourceDefinition defines; nil for other kinds. It must not be modified.
-func (o *Object) Definition() *Definition {
-	d, _ := o.value.(*Definition)
-	return d
-}
+func (o *Object) Definition() *Definition { return valueIn[*Definition](o) }
 
 // Migrated returns what a ClusterExtension or a ClusterObjectSet shows of an operator; nil if it shows none. It must
 // not be modified.
-func (o *Object) Migrated() *olm.Migrated {
-	m, _ := o.value.(*olm.Migrated)
-	return m
-}
+func (o *Object) Migrated() *olm.Migrated { return valueIn[*olm.Migrated](o) }
 
 // VirtualOperator reports whether a ClusterServiceVersion has the label of virtual operators.
 func (o *Object) VirtualOperator() bool {
-	csv, ok := o.value.(*storedCSV)
-	return ok && csv.virtual
+	csv, ok := o.value.(*olm.CSV)
+	return ok && csv.IsVirtual()
 }
 
 // Copied reports whether a ClusterServiceVersion is OLM's copy of one that is installed elsewhere.
 func (o *Object) Copied() bool {
-	csv, ok := o.value.(*storedCSV)
-	return ok && csv.copied()
+	csv, ok := o.value.(*olm.CSV)
+	return ok && csv.Metadata.Labels.CopiedFrom != ""
 }
 
 // CSV returns a ClusterServiceVersion. It must not be modified.
-func (o *Object) CSV() *olm.CSV { return o.value.(*storedCSV).csv }
+func (o *Object) CSV() *olm.CSV { return o.value.(*olm.CSV) }
 
 // Subscription returns a Subscription; one that does not decode has only metadata. It must not be modified.
-func (o *Object) Subscription() *olm.Subscription {
-	if s, ok := o.value.(*olm.Subscription); ok {
-		return s
-	}
-	return &olm.Subscription{Metadata: o.Metadata()}
-}
+func (o *Object) Subscription() *olm.Subscription { return o.value.(*olm.Subscription) }
 
-// OperatorGroup returns an OperatorGroup; one that does not decode has only metadata. It must not be modified.
-func (o *Object) OperatorGroup() *olm.OperatorGroup {
-	if g, ok := o.value.(*olm.OperatorGroup); ok {
-		return g
-	}
-	return &olm.OperatorGroup{Metadata: o.Metadata()}
-}
+// OperatorGroup returns an OperatorGroup. It must not be modified.
+func (o *Object) OperatorGroup() *olm.OperatorGroup { return o.value.(*olm.OperatorGroup) }
 
 // CatalogSource returns a CatalogSource; one that does not decode has only metadata. It must not be modified.
 func (o *Object) CatalogSource() *olm.CatalogSource {
@@ -223,25 +170,16 @@ func (o *Object) Deployment() Deployment {
 	return Deployment{}
 }
 
-// Metadata decodes the metadata of an object that is stored for controllers; of others it has only the identity.
-func (o *Object) Metadata() olm.ObjectMeta {
-	var stored struct {
-		Metadata olm.ObjectMeta `json:"metadata"`
-	}
-	if len(o.content) > 0 {
-		if err := apijson.Unmarshal(o.content, &stored); err != nil {
-			panic(err) // it was encoded from what had been decoded
+// Metadata returns the identity of an object, and the times of its creation and deletion.
+func (o *Object) Metadata() olm.ObjectMeta { return metadataOf(&o.ObjectMeta) }
+
+func metadataOf(m *metav1.ObjectMeta) olm.ObjectMeta {
+	of := olm.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: string(m.UID), ResourceVersion: m.ResourceVersion}
+	for into, at := range map[*string]*metav1.Time{&of.CreationTimestamp: &m.CreationTimestamp,
+		&of.DeletionTimestamp: m.DeletionTimestamp} {
+		if !at.IsZero() {
+			*into = at.UTC().Format(time.RFC3339)
 		}
 	}
-	m := stored.Metadata
-	m.Namespace, m.Name, m.UID, m.ResourceVersion = o.Namespace, o.Name, string(o.UID), o.ResourceVersion
-	return m
-}
-
-// Bundle returns the package and the version in the bundle properties of a ClusterServiceVersion; empty if it has none.
-func (o *Object) Bundle() (pkg, version string) {
-	if csv, ok := o.value.(*storedCSV); ok {
-		return csv.installed.Package, csv.installed.Version
-	}
-	return "", ""
+	return of
 }

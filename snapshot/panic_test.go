@@ -19,7 +19,7 @@ func TestPanicsWhileReading(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	recorder := panics.NewRecorder(registry, logr.Discard())
 	kind := *OperatorPolicies
-	kind.decode = func([]byte) (any, Subject, error) { panic("decoding failed") }
+	kind.decode = func([]byte) (any, error) { panic("decoding failed") }
 	recovering := Reader{Recover: recorder.Run}
 	ns := snapshotOf(recovering.Read(&kind,
 		[]byte(`{"metadata":{"name":"etcd","namespace":"policies"},"spec":{"subscription":{"name":"etcd","namespace":"shop"}}}`))).Namespace("shop")

@@ -12,7 +12,9 @@ import (
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/persistent"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/facts"
@@ -124,8 +126,8 @@ func (s *Snapshot) Objects(kind *Kind, concern Subject) []*Object {
 	return e.of(kind)
 }
 
-// Each yields all objects of a kind, grouped by namespace if they belong to namespaces. They must not be modified.
-func (s *Snapshot) Each(kind *Kind) iter.Seq[*Object] {
+// AllObjects yields all objects of a kind, grouped by namespace if they belong to namespaces. They must not be modified.
+func (s *Snapshot) AllObjects(kind *Kind) iter.Seq[*Object] {
 	return func(yield func(*Object) bool) {
 		for _, o := range s.cluster[kind.index].All() {
 			if !yield(o) {
@@ -161,34 +163,27 @@ func (s *Snapshot) Object(kind *Kind, concern Subject, key types.NamespacedName)
 
 // NamespaceAnnotations returns the annotations opgate.io/... of a namespace. They must not be modified.
 func (s *Snapshot) NamespaceAnnotations(name string) map[string]string {
-	o := s.Object(Namespaces, InNamespace(name), types.NamespacedName{Name: name})
-	if o == nil || o.value == nil {
-		return nil
+	if n := valueIn[*storedNamespace](s.Find(Namespaces, types.NamespacedName{Name: name})); n != nil {
+		return n.annotations
 	}
-	return o.value.(*storedNamespace).annotations
+	return nil
 }
 
 // Policy returns a Policy, nil if there is none. It must not be modified.
 func (s *Snapshot) Policy(key types.NamespacedName) *Policy {
-	if o := s.Object(Policies, InCluster(), key); o != nil {
-		return o.Policy()
-	}
-	return nil
+	return valueIn[*Policy](s.Find(Policies, key))
 }
 
 // PolicySet returns a PolicySet, nil if there is none. It must not be modified.
 func (s *Snapshot) PolicySet(key types.NamespacedName) *PolicySet {
-	if o := s.Object(PolicySets, InCluster(), key); o != nil {
-		return o.PolicySet()
-	}
-	return nil
+	return valueIn[*PolicySet](s.Find(PolicySets, key))
 }
 
 // OperatorPolicy returns an OperatorPolicy as it is stored, with the namespace in which it governs something, nil if it
 // does not exist or does not decode.
 func (s *Snapshot) OperatorPolicy(governs string, key types.NamespacedName) *policyv1beta2.OperatorPolicy {
-	if o := s.Object(OperatorPolicies, InNamespace(governs), key); o != nil {
-		return o.value.(*storedPolicy).object
+	if stored := valueIn[*storedPolicy](s.Object(OperatorPolicies, InNamespace(governs), key)); stored != nil {
+		return stored.object
 	}
 	return nil
 }
@@ -248,4 +243,113 @@ func (s *Snapshot) Shows(kind *Kind, written metav1.Object, deleted bool) bool {
 		return now == nil || now.UID != written.GetUID() || now.DeletionTimestamp != nil
 	}
 	return now != nil && !Older(now.ResourceVersion, written.GetResourceVersion())
+}
+
+// Packages returns packages of catalogs without waiting for them; *packages.Cache implements it.
+type Packages interface {
+	Version(pkg, csv string, source olm.Catalog) *catalog.Package
+	// CatalogChanged is called when a CatalogSource has changed.
+	CatalogChanged(source olm.Catalog)
+}
+
+// PackageChanged is called when the content of a package has changed in a catalog.
+func (f *Feed) PackageChanged(pkg string) {
+	if f.Completer != nil {
+		f.Completer.PackageChanged(pkg)
+	}
+	f.happened(event{pkg: pkg})
+}
+
+// ContentsChanged is called when it is known what a plan of a namespace changes, or that it changes something else.
+func (f *Feed) ContentsChanged(namespace string) { f.happened(event{plansOf: namespace}) }
+
+// catalogsChanged makes every replica follow the catalogs, since every replica judges by them.
+func (f *Feed) catalogsChanged(change *Change) {
+	if f.Packages == nil {
+		return
+	}
+	for i := range change.Objects {
+		if o := change.Objects[i].Object(); o.kind == CatalogSources {
+			f.Packages.CatalogChanged(olm.Catalog{Namespace: o.Namespace, Name: o.Name})
+		}
+	}
+}
+
+// rejudgePackages judges again the namespaces that judge by packages that changed.
+func (d *draft) rejudgePackages() {
+	if len(d.packages) == 0 {
+		return
+	}
+	d.change.Packages = append(d.change.Packages, d.packages...)
+	for name, e := range d.next.namespaces.All() {
+		if slices.ContainsFunc(d.packages, e.judged.JudgesByPackage) {
+			e := d.entryOf(name)
+			e.judged, e.notify = true, true
+		}
+	}
+}
+
+// InstalledGlobally returns the namespaces, sorted, with a ClusterServiceVersion of a package and an OperatorGroup for
+// all namespaces. The slice must not be modified.
+func (s *Snapshot) InstalledGlobally(pkg string) []string {
+	namespaces, _ := s.global.Get(pkg)
+	return namespaces
+}
+
+// InstalledElsewhere reports whether another namespace has a package installed for all namespaces.
+func (s *Snapshot) InstalledElsewhere(pkg, namespace string) bool {
+	return slices.ContainsFunc(s.InstalledGlobally(pkg), func(name string) bool { return name != namespace })
+}
+
+// Copied reports whether OLM has copied a ClusterServiceVersion of a package to a namespace, from one in which it is
+// installed for others as well. A user of the namespace sees the copy; that another namespace has the package is no
+// fact of theirs.
+func (s *Snapshot) Copied(pkg, namespace string) bool {
+	return slices.ContainsFunc(s.Objects(ClusterServiceVersions, InNamespace(namespace)), func(o *Object) bool {
+		return o.Copied() && o.CSV().Bundle.Package == pkg
+	})
+}
+
+// globalPackages returns the packages, sorted, that are installed in a namespace for all namespaces.
+func (e *entry) globalPackages() []string {
+	if olm.ScopeOf(e.judged.Groups()) != olm.ScopeCluster {
+		return nil
+	}
+	var packages []string
+	for _, csv := range e.judged.CSVs() {
+		if state.InstallsOperator(csv) && csv.Bundle.Package != "" {
+			packages = append(packages, csv.Bundle.Package)
+		}
+	}
+	slices.Sort(packages)
+	return slices.Compact(packages)
+}
+
+// setGlobal replaces the packages that are installed in a namespace for all namespaces.
+func (d *draft) setGlobal(namespace string, before, after []string) {
+	if slices.Equal(before, after) {
+		return
+	}
+	global := d.next.global.Edit()
+	for _, pkg := range before {
+		if !slices.Contains(after, pkg) {
+			others := slices.DeleteFunc(slices.Clone(d.next.InstalledGlobally(pkg)),
+				func(name string) bool { return name == namespace })
+			if len(others) == 0 {
+				global.Remove(pkg)
+			} else {
+				global.Set(pkg, others)
+			}
+			d.change.Packages = append(d.change.Packages, pkg)
+		}
+	}
+	for _, pkg := range after {
+		if !slices.Contains(before, pkg) {
+			others := d.next.InstalledGlobally(pkg)
+			i, _ := slices.BinarySearch(others, namespace)
+			global.Set(pkg, slices.Insert(slices.Clone(others), i, namespace))
+			d.change.Packages = append(d.change.Packages, pkg)
+		}
+	}
+	d.next.global = global.Next
 }

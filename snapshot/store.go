@@ -1,15 +1,22 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/opgate/opgate/internal/signal"
+	"github.com/opgate/opgate/stream"
 )
 
 // Store holds the current snapshot. The zero value holds none: before the first full snapshot nothing may
@@ -106,4 +113,252 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(view) // the client has disconnected
+}
+
+// freshness is how current the watches of a store are. It is read without locks; the feed and Wait write it one at a
+// time.
+type freshness struct {
+	watches atomic.Pointer[[]watched]
+	unseen  atomic.Pointer[[]unseen]
+}
+
+// watched is a watch that verdicts depend on.
+type watched struct {
+	kind     *Kind
+	progress *stream.Progress
+}
+
+// unseen is a write of this process that a watch has not shown in time.
+type unseen struct {
+	kind *Kind
+	// version is its resourceVersion, "" for a deletion.
+	version string
+	shows   func(*Snapshot) bool
+}
+
+// follow returns the progress of a new watch; nil for kinds that no verdict depends on, and without a bound.
+func (s *Store) follow(kind *Kind, bound time.Duration) *stream.Progress {
+	if kind.Readers == Leader || bound == 0 {
+		return nil
+	}
+	progress := stream.NewProgress(bound)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := append(slices.Clone(valueOf(&s.freshness.watches)), watched{kind, progress})
+	s.freshness.watches.Store(&all)
+	return progress
+}
+
+func valueOf[T any](list *atomic.Pointer[[]T]) []T {
+	if all := list.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+// Stale returns the kinds that verdicts depend on and that the snapshot may be too old in: of which a watch has shown
+// no progress for longer than the bound, or not a write of this process. Nothing may be judged, or done, by such a
+// snapshot.
+func (s *Store) Stale() []*Kind {
+	var stale []*Kind
+	for _, w := range valueOf(&s.freshness.watches) {
+		if w.progress.Stale() && !slices.Contains(stale, w.kind) {
+			stale = append(stale, w.kind)
+		}
+	}
+	for _, w := range valueOf(&s.freshness.unseen) {
+		if !s.includes(&w) && !slices.Contains(stale, w.kind) {
+			stale = append(stale, w.kind)
+		}
+	}
+	return stale
+}
+
+// Followed returns the kinds that verdicts depend on and that are watched.
+func (s *Store) Followed() []*Kind {
+	var all []*Kind
+	for _, w := range valueOf(&s.freshness.watches) {
+		if !slices.Contains(all, w.kind) {
+			all = append(all, w.kind)
+		}
+	}
+	return all
+}
+
+// Names returns the resources of kinds, for messages.
+func Names(kinds []*Kind) string {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = k.Resource
+	}
+	return strings.Join(names, ", ")
+}
+
+// includes reports whether the snapshot shows a write, or the watch has passed it: the object may have been deleted since.
+func (s *Store) includes(w *unseen) bool {
+	if current := s.Load(); current != nil && w.shows(current) {
+		return true
+	}
+	return w.version != "" && slices.ContainsFunc(valueOf(&s.freshness.watches), func(of watched) bool {
+		return of.kind == w.kind && of.progress.Reached(w.version, Older)
+	})
+}
+
+// Wait waits until the snapshot shows a write of a kind, so that nothing is decided on a state from before that write.
+// Version is the resourceVersion that the API server has returned, "" for a deletion. If the write is not shown in
+// time, the kind is stale until it is.
+func (s *Store) Wait(ctx context.Context, kind *Kind, version string, shows func(*Snapshot) bool) error {
+	err := s.replaced.Wait(ctx, s.satisfies(shows))
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.setUnseen(append(slices.Clone(valueOf(&s.freshness.unseen)), unseen{kind, version, shows}))
+	return err
+}
+
+// setUnseen sets the writes that are not shown yet, of these.
+func (s *Store) setUnseen(all []unseen) {
+	if len(all) > 0 {
+		all = slices.DeleteFunc(slices.Clone(all), func(w unseen) bool { return s.includes(&w) })
+		s.freshness.unseen.Store(&all)
+	}
+}
+
+// failing reports whether only one kind is stale, and reading it last failed after its watch had shown progress.
+func (s *Store) failing(kind *Kind, failed time.Time) bool {
+	if stale := s.Stale(); len(stale) != 1 || stale[0] != kind {
+		return false
+	}
+	return slices.ContainsFunc(valueOf(&s.freshness.watches), func(w watched) bool {
+		return w.kind == kind && failed.After(w.progress.Confirmed())
+	})
+}
+
+// followVersions watches a kind in the versions that it receives, one after another; "" is for no definition. The
+// returned channel is closed once its objects have been read, or it is known that none can exist. While the version
+// changes, they stay in force as they were last read.
+func (f *Feed) followVersions(
+	ctx context.Context, running *sync.WaitGroup, kind *Kind, versions <-chan string,
+) <-chan struct{} {
+	objects, progress := newMirror(f.note), f.Store.follow(kind, f.MaxStaleness)
+	running.Go(func() {
+		stop := func() {} // it ends the watch, and waits until it notes nothing any more
+		for {
+			select {
+			case <-ctx.Done():
+				stop()
+				return
+			case version := <-versions:
+				stop()
+				if version == "" {
+					progress.Forget()
+					_ = objects.Replace(nil, "") // returns no error
+					stop = func() {}
+					continue
+				}
+				resource := kind.GroupVersionResource()
+				resource.Version = version
+				watching, cancel := context.WithCancel(ctx)
+				var one sync.WaitGroup
+				one.Go(func() { f.reflect(watching, kind, resource, metav1.NamespaceAll, progress, objects) })
+				stop = func() { cancel(); one.Wait() }
+			}
+		}
+	})
+	running.Go(func() {
+		if wait(ctx, objects.known) {
+			f.happened(event{synced: kind})
+		}
+	})
+	return objects.known
+}
+
+// defined is the version in which an optional kind of the leader is served, "" for none.
+type defined struct {
+	versions chan string
+	current  string
+	known    bool
+}
+
+// define passes on the version in which an optional kind of the leader is served, if it is a new one.
+func (f *Feed) define(kind *Kind, version string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d := f.optional[kind]
+	if d == nil || d.known && d.current == version {
+		return
+	}
+	d.known, d.current = true, version
+	select {
+	case <-d.versions: // outdated, and not received yet
+	default:
+	}
+	d.versions <- version
+}
+
+// undefined passes on that the optional kinds of which no CustomResourceDefinition was listed are not served.
+func (f *Feed) undefined() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, d := range f.optional {
+		if !d.known {
+			d.known = true
+			d.versions <- ""
+		}
+	}
+}
+
+// noteDefinition follows the optional kind of the leader that a CustomResourceDefinition defines.
+func (f *Feed) noteDefinition(old, now *Object) {
+	for kind := range f.optional {
+		if cmp.Or(now, old).Name == kind.definition() {
+			f.define(kind, kind.definedBy(now))
+		}
+	}
+}
+
+// definition returns the name of the CustomResourceDefinition of the kind.
+func (k *Kind) definition() string { return k.Resource + "." + k.Group }
+
+// definedBy returns the version of the kind if a CustomResourceDefinition serves it; else "".
+func (k *Kind) definedBy(o *Object) string {
+	if o == nil {
+		return ""
+	}
+	if d := o.Definition(); d != nil && d.Established && slices.Contains(d.Versions, k.Version) {
+		return k.Version
+	}
+	return ""
+}
+
+// Serves reports whether an optional kind of the leader is defined on the cluster, as far as this replica knows.
+func (s *Snapshot) Serves(kind *Kind) bool {
+	return kind.definedBy(s.Find(CustomResourceDefinitions, types.NamespacedName{Name: kind.definition()})) != ""
+}
+
+// followLeader follows the kinds that only the leader needs. Those that are omitted count as listed: nothing waits for
+// them.
+func (f *Feed) followLeader(ctx context.Context, running *sync.WaitGroup, follow func(*Kind, string) <-chan struct{}) {
+	for kind, d := range f.optional {
+		f.followVersions(ctx, running, kind, d.versions)
+	}
+	for _, kind := range kinds {
+		switch {
+		case kind.Readers != Leader || f.optional[kind] != nil:
+		case slices.Contains(f.Omitted, kind):
+			f.happened(event{synced: kind})
+		default:
+			known := follow(kind, metav1.NamespaceAll)
+			if kind != CustomResourceDefinitions {
+				continue
+			}
+			running.Go(func() {
+				if wait(ctx, known) {
+					f.undefined()
+				}
+			})
+		}
+	}
 }

@@ -78,6 +78,9 @@ func member(raw []byte) any {
 	return value
 }
 
+// Withhold returns the placeholder of a value that is not stored, and why.
+func Withhold(why string) string { return withheld + why }
+
 // Withheld reports whether a value that Pick returned is the placeholder of one that was too large.
 func Withheld(value any) bool {
 	text, ok := value.(string)

@@ -69,7 +69,7 @@ func (r *reconciler) storedOf(
 // includes reports whether a snapshot is not older than a list of all objects of a kind.
 func includes(s *snapshot.Snapshot, kind *snapshot.Kind, stored map[types.UID]string, newest string) bool {
 	found := 0
-	for o := range s.Each(kind) {
+	for o := range s.AllObjects(kind) {
 		version, listed := stored[o.UID]
 		switch {
 		case listed && !snapshot.Older(o.ResourceVersion, version):

@@ -10,9 +10,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/constraint/virtual"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -20,15 +22,26 @@ import (
 // nameTaken is the reason for namespaces in which another object has the name of a virtual operator.
 const nameTaken = "NameTaken"
 
-// virtualOperators returns the virtual operators of a namespace.
-func virtualOperators(current *snapshot.Snapshot, namespace string) []*unstructured.Unstructured {
+// virtualOperators returns the virtual operators of a namespace, as far as Opgate writes them.
+func virtualOperators(ns *state.Namespace) []*unstructured.Unstructured {
 	var live []*unstructured.Unstructured
-	for _, o := range current.Objects(snapshot.ClusterServiceVersions, snapshot.InNamespace(namespace)) {
-		if o.VirtualOperator() {
-			live = append(live, o.Unstructured())
+	for _, csv := range ns.CSVs() {
+		if csv.IsVirtual() {
+			live = append(live, written(csv))
 		}
 	}
 	return live
+}
+
+// written decodes a virtual operator. The caller may modify it.
+func written(csv *olm.CSV) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(csv.Written, &u.Object); err != nil {
+		panic(err) // it was encoded from what had been decoded
+	}
+	u.SetGroupVersionKind(olm.ClusterServiceVersionGVK)
+	u.SetResourceVersion(csv.Metadata.ResourceVersion)
+	return u
 }
 
 // reconcileOperators brings the virtual operators of a namespace to the desired state. It leaves them unchanged until
@@ -40,7 +53,7 @@ func (r *reconciler) reconcileOperators(
 		return nil
 	}
 	operators := r.wanted.by(current)
-	decision := virtual.Decide(ns, operators, virtualOperators(current, name))
+	decision := virtual.Decide(ns, operators, virtualOperators(ns))
 	reasons := map[string]string{}
 	for _, constraint := range decision.Taken {
 		reasons[constraint] = nameTaken

@@ -62,7 +62,7 @@ func (r *reconciler) eachNamespace(current *snapshot.Snapshot) {
 			names[ns.Name()] = true
 		}
 	}
-	for o := range current.Each(snapshot.ClusterServiceVersions) {
+	for o := range current.AllObjects(snapshot.ClusterServiceVersions) {
 		if o.VirtualOperator() {
 			names[o.Namespace] = true
 		}

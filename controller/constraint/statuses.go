@@ -54,11 +54,11 @@ func (t *tallies) count(current *snapshot.Snapshot, now time.Time) {
 			t.until = end
 		}
 	}
-	for o := range current.Each(snapshot.ClusterServiceVersions) {
+	for o := range current.AllObjects(snapshot.ClusterServiceVersions) {
 		if !o.VirtualOperator() || o.DeletionTimestamp != nil {
 			continue
 		}
-		name := virtual.ConstraintOf(o.Unstructured())
+		name := virtual.ConstraintOf(written(o.CSV()))
 		if t.made[name] == nil {
 			t.made[name] = map[string]bool{}
 		}

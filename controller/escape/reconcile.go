@@ -118,7 +118,7 @@ func (r *reconciler) read(ctx context.Context, head *snapshot.Object) (*olm.CSV,
 	if err != nil {
 		return nil, err
 	}
-	return olm.DecodeCSV(raw)
+	return olm.Decode[olm.CSV](raw)
 }
 
 // before reports whether a policy existed before a ClusterServiceVersion. Creation times have a resolution of seconds:

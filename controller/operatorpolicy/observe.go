@@ -13,23 +13,17 @@ import (
 
 // observe returns the input that all policies of a namespace share, from a snapshot, without requests to the API server.
 func observe(s *snapshot.Snapshot, namespace string) *compliance.Input {
-	in := &compliance.Input{Deployments: map[string]compliance.Deployment{},
-		Content:       func(kind string, of *olm.ObjectMeta) map[string]any { return storedFields(s, kind, of) },
+	in := &compliance.Input{Namespace: s.Namespace(namespace), Deployments: map[string]compliance.Deployment{},
 		CatalogSource: func(c olm.Catalog) *olm.CatalogSource { return catalogSource(s, c) }}
 	if namespace == "" {
 		return in
 	}
-	ns := s.Namespace(namespace)
-	in.NamespaceExists = ns.Exists() && !ns.Deleting()
-	in.OperatorGroups = list(s, snapshot.OperatorGroups, namespace, (*snapshot.Object).OperatorGroup)
-	in.Subscriptions = list(s, snapshot.Subscriptions, namespace, (*snapshot.Object).Subscription)
-	in.CSVs = list(s, snapshot.ClusterServiceVersions, namespace, installed)
 	for _, o := range s.Objects(snapshot.Deployments, snapshot.InNamespace(namespace)) {
 		d := o.Deployment()
 		in.Deployments[o.Name] = compliance.Deployment{ObjectMeta: o.Metadata(), Available: d.Available,
 			Stalled: d.Stalled}
 	}
-	for o := range s.Each(snapshot.CatalogSources) {
+	for o := range s.AllObjects(snapshot.CatalogSources) {
 		in.Catalogs = append(in.Catalogs, olm.Catalog{Namespace: o.Namespace, Name: o.Name})
 	}
 	slices.SortFunc(in.Catalogs, func(a, b olm.Catalog) int {
@@ -38,32 +32,14 @@ func observe(s *snapshot.Snapshot, namespace string) *compliance.Input {
 	return in
 }
 
-// list returns the objects of a kind in a namespace.
-func list[T any](s *snapshot.Snapshot, kind *snapshot.Kind, namespace string, of func(*snapshot.Object) *T) (all []*T) {
-	for _, o := range s.Objects(kind, snapshot.InNamespace(namespace)) {
-		all = append(all, of(o))
-	}
-	return all
-}
-
-// storedFields returns the stored fields of an object.
-func storedFields(s *snapshot.Snapshot, kind string, of *olm.ObjectMeta) map[string]any {
-	stored := snapshot.Subscriptions
-	if kind == olm.KindOperatorGroup {
-		stored = snapshot.OperatorGroups
-	}
-	if o := s.Find(stored, types.NamespacedName{Namespace: of.Namespace, Name: of.Name}); o != nil {
-		return o.Unstructured().Object
-	}
-	return nil
-}
-
 // crds returns the CustomResourceDefinitions that OLM labelled as an operator's, sorted by name.
 func crds(s *snapshot.Snapshot, pkg, namespace string) []compliance.CRD {
 	var found []compliance.CRD
-	for o := range s.Each(snapshot.CustomResourceDefinitions) {
+	for o := range s.AllObjects(snapshot.CustomResourceDefinitions) {
 		if d := o.Definition(); belongs(d, pkg, namespace) {
-			found = append(found, compliance.CRD{ObjectMeta: o.Metadata(), Operators: d.Operators})
+			crd := compliance.CRD{ObjectMeta: d.Metadata, Operators: d.Operators}
+			crd.ResourceVersion = o.ResourceVersion
+			found = append(found, crd)
 		}
 	}
 	slices.SortFunc(found, func(a, b compliance.CRD) int { return cmp.Compare(a.Name, b.Name) })
@@ -74,7 +50,7 @@ func crds(s *snapshot.Snapshot, pkg, namespace string) []compliance.CRD {
 func migrated(s *snapshot.Snapshot, pkg, namespace string) []*olm.Migrated {
 	var found []*olm.Migrated
 	for _, kind := range extensionKinds {
-		for o := range s.Each(kind) {
+		for o := range s.AllObjects(kind) {
 			if m := o.Migrated(); m != nil && m.Of(pkg, namespace) {
 				found = append(found, m)
 			}
@@ -97,12 +73,4 @@ func catalogSource(s *snapshot.Snapshot, c olm.Catalog) *olm.CatalogSource {
 		return o.CatalogSource()
 	}
 	return nil
-}
-
-// installed returns a ClusterServiceVersion.
-func installed(o *snapshot.Object) *compliance.Installed {
-	csv := o.CSV()
-	c := &compliance.Installed{CSV: csv, CopiedFrom: csv.Metadata.Labels.CopiedFrom}
-	c.Package, c.Version = o.Bundle()
-	return c
 }

@@ -3,7 +3,6 @@ package operatorpolicy
 import (
 	"slices"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
@@ -12,70 +11,52 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// withOrigins returns ClusterServiceVersions with the origins of those that are copies of a policy's package, and with
-// the originals in other namespaces that serve this one: OLM creates no copies of them if OLMConfig disables copies
-// (disableCopiedCSVs).
-func (r *reconciler) withOrigins(p *operatorpolicy.Policy, csvs []*compliance.Installed) []*compliance.Installed {
+// setOrigins sets the origins of copies of a policy's package, and the originals in other namespaces that serve the
+// policy's namespace without a copy: OLM creates none if OLMConfig disables copies (disableCopiedCSVs).
+func (r *reconciler) setOrigins(p *operatorpolicy.Policy, in *compliance.Input) {
 	if p.MustNotHave || p.Concerns() == "" {
-		return csvs
+		return
 	}
-	csvs = slices.Clone(csvs) // the policies of a namespace share the slice
-	for i := range csvs {
-		c := *csvs[i]
-		if c.CopiedFrom == "" || c.CopiedFrom == c.Metadata.Namespace || c.Package != "" && c.Package != p.Package {
+	in.Origins = map[*olm.CSV]*compliance.Origin{}
+	for _, c := range in.Namespace.CSVs() {
+		from := c.Metadata.Labels.CopiedFrom
+		if from == "" || from == c.Metadata.Namespace || c.Bundle.Package != "" && c.Bundle.Package != p.Package {
 			continue
 		}
-		c.Origin = r.origin(c.CopiedFrom, c.Metadata.Name, c.Metadata.Namespace)
-		csvs[i] = &c
+		if origin := r.origin(from, c.Metadata.Name, c.Metadata.Namespace); origin != nil {
+			in.Origins[c] = origin
+		}
 	}
-	return append(csvs, r.originals(p, csvs)...)
-}
-
-// originals returns the ClusterServiceVersions of a policy's package that are installed for all namespaces in others,
-// without those that have a copy.
-func (r *reconciler) originals(
-	p *operatorpolicy.Policy, copies []*compliance.Installed,
-) (originals []*compliance.Installed) {
 	s := r.Store.Load()
 	for _, namespace := range s.InstalledGlobally(p.Package) {
 		if namespace == p.Concerns() {
 			continue
 		}
-		for _, o := range s.Objects(snapshot.ClusterServiceVersions, snapshot.InNamespace(namespace)) {
-			copied := func(c *compliance.Installed) bool {
-				return c.CopiedFrom == namespace &&
-					c.Metadata.Name == o.Name
+		for _, c := range s.Namespace(namespace).CSVs() {
+			copied := func(o *olm.CSV) bool {
+				return o.Metadata.Labels.CopiedFrom == namespace && o.Metadata.Name == c.Metadata.Name
 			}
-			if pkg, _ := o.Bundle(); pkg != p.Package || o.Copied() || o.VirtualOperator() ||
-				slices.ContainsFunc(copies, copied) {
+			if c.Bundle.Package != p.Package || c.Metadata.Labels.CopiedFrom != "" || c.IsVirtual() ||
+				slices.ContainsFunc(in.Namespace.CSVs(), copied) {
 				continue
 			}
-			if origin := r.origin(namespace, o.Name, p.Concerns()); origin != nil {
-				c := *origin.CSV
-				c.CopiedFrom, c.Origin = namespace, origin
-				originals = append(originals, &c)
+			if origin := r.origin(namespace, c.Metadata.Name, p.Concerns()); origin != nil {
+				in.Originals = append(in.Originals, origin.CSV)
+				in.Origins[origin.CSV] = origin
 			}
 		}
 	}
-	return originals
 }
 
-// origin returns the namespace of an original, for the evaluation of another one; nil if there is no such original.
+// origin returns an original with its namespace, for the evaluation of another one; nil if there is none.
 func (r *reconciler) origin(namespace, name, dependent string) *compliance.Origin {
 	r.state.depends(dependent, namespace) // before reading: a change in between triggers another evaluation
-	s := r.Store.Load()
-	original := s.Find(snapshot.ClusterServiceVersions, types.NamespacedName{Namespace: namespace, Name: name})
-	if original == nil {
+	ns := r.Store.Load().Namespace(namespace)
+	i := slices.IndexFunc(ns.CSVs(), func(c *olm.CSV) bool { return c.Metadata.Name == name })
+	if i < 0 {
 		return nil
 	}
-	ns := s.Namespace(namespace)
-	origin := &compliance.Origin{CSV: installed(original), Drifted: ns.Drifted(name), Plans: ns.Plans(),
-		Subscriptions: list(s, snapshot.Subscriptions, namespace, (*snapshot.Object).Subscription)}
-	if groups := s.Objects(snapshot.OperatorGroups, snapshot.InNamespace(namespace)); len(groups) == 1 {
-		// of another type: there are none
-		origin.Targets, _, _ = unstructured.NestedStringSlice(groups[0].Unstructured().Object, "status", "namespaces")
-	}
-	return origin
+	return &compliance.Origin{CSV: ns.CSVs()[i], Namespace: ns}
 }
 
 // before returns the Subscriptions that the status of a policy relates to it.

@@ -87,7 +87,7 @@ func (r *reconciler) evaluateAll(ctx context.Context, current *snapshot.Snapshot
 	w := observe(current, namespace)
 	var errs []error
 	for _, p := range policies {
-		acted, again, err := r.evaluate(ctx, ns, p, w, approvals)
+		acted, again, err := r.evaluate(ctx, p, w, approvals)
 		errs = append(errs, err)
 		if acted { // the observed state is outdated
 			w = observe(r.Store.Load(), namespace)
@@ -109,7 +109,7 @@ func earlier(a, b time.Duration) time.Duration {
 // evaluate evaluates one policy, carries out its actions, and writes the status if it changed. After is the
 // delay until the next evaluation without an event, 0 for never.
 func (r *reconciler) evaluate(
-	ctx context.Context, ns *state.Namespace, p *operatorpolicy.Policy, shared *compliance.Input,
+	ctx context.Context, p *operatorpolicy.Policy, shared *compliance.Input,
 	approvals map[string]compliance.Approval,
 ) (acted bool, after time.Duration, err error) {
 	if p.Object == nil || p.AnyPackage || p.AnyNamespace {
@@ -123,17 +123,18 @@ func (r *reconciler) evaluate(
 	}
 	op, current := r.unrecorded.in(p.Object), r.Store.Load()
 	in := new(*shared)
-	in.Policy, in.Rules, in.Problems, in.Namespace, in.Approvals = op, p, p.Problems, ns, approvals
+	in.Policy, in.Rules, in.Problems, in.Approvals = op, p, p.Problems, approvals
 	in.Cluster = op.Labels[metakey.ClusterName]
 	in.Grants, in.Escaped, in.Now = r.Grants, r.Escaped(p.Namespace, p.Name), r.Now()
 	in.Unverified = rules.UnverifiedAuthor(r.Key(), p.Object)
 	in.Package = func(c olm.Catalog) *catalog.Package { return r.Packages.Get(p.Package, c) }
-	if overlap := rules.Overlapping(ns, p.Package); p.Enforced && len(overlap) > 1 {
+	if overlap := rules.Overlapping(in.Namespace, p.Package); p.Enforced && len(overlap) > 1 {
 		for _, other := range overlap {
 			in.Overlaps = append(in.Overlaps, other.Name+"."+other.Namespace)
 		}
 	}
-	in.CSVs, in.Before = r.withOrigins(p, shared.CSVs), r.before(p)
+	in.Before = r.before(p)
+	r.setOrigins(p, in)
 	in.OLMv1 = r.Grants.Missing(grant.ClusterExtensions) == "" && current.Serves(snapshot.ClusterExtensions)
 	if p.Concerns() != "" {
 		in.Migrated = migrated(current, p.Package, p.TargetNamespace)

@@ -63,8 +63,9 @@ func (r *reconciler) resync(
 	noted := r.state.namespace(namespace)
 	acts := len(noted.removed.deleted) > 0 || slices.ContainsFunc(ns.Policies(),
 		func(p *operatorpolicy.Policy) bool { return p.Enforced })
-	i := slices.IndexFunc(w.Subscriptions, func(s *olm.Subscription) bool {
-		return refused(s) || compliance.FailureOutdated(s, w.CSVs) ||
+	subscriptions := w.Namespace.Subscriptions()
+	i := slices.IndexFunc(subscriptions, func(s *olm.Subscription) bool {
+		return refused(s) || compliance.FailureOutdated(s, w.Namespace.CSVs()) ||
 			compliance.CatalogRecovered(s, w.Catalogs, w.CatalogSource) || dangling(s, ns) || interrupted(s, ns) != nil
 	})
 	now := r.Now()
@@ -72,7 +73,7 @@ func (r *reconciler) resync(
 	if !due {
 		return after, nil
 	}
-	sub := w.Subscriptions[i]
+	sub := subscriptions[i]
 	switch err := r.repair(ctx, sub, ns, now); {
 	case apply.Outdated(err):
 		return after, nil // the object changed, which is the purpose

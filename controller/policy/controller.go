@@ -158,7 +158,7 @@ func (r *reconciler) policyChanged(key types.NamespacedName, old, now *storedPol
 
 // setsOf returns the PolicySets that name a Policy. Nothing is stored for each member, since a PolicySet may have many.
 func (r *reconciler) setsOf(policy types.NamespacedName) (keys []types.NamespacedName) {
-	for o := range r.Store.Load().Each(snapshot.PolicySets) {
+	for o := range r.Store.Load().AllObjects(snapshot.PolicySets) {
 		if s := o.PolicySet().Known(); s != nil && s.Namespace == policy.Namespace && s.Has(policy.Name) {
 			keys = append(keys, s.Key())
 		}

@@ -116,7 +116,7 @@ func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
 	metrics <- prometheus.MustNewConstMetric(m.open, prometheus.GaugeValue, float64(leading.Open()))
 	states := map[string]int{string(dependency.Compliant): 0, string(dependency.NonCompliant): 0,
 		string(dependency.Pending): 0, stateUnknown: 0, stateDisabled: 0}
-	for o := range m.store.Load().Each(snapshot.Policies) {
+	for o := range m.store.Load().AllObjects(snapshot.Policies) {
 		states[stateOf(o.Policy())]++
 	}
 	for state, count := range states {

@@ -94,7 +94,7 @@ func (r *reconciler) ready(ctx context.Context, current *snapshot.Snapshot) (*me
 // served reports whether there are Reports: by their definition or, once in a term, by asking, since an API server of
 // their own may serve them. Asking again would be a request for each change while they are not served.
 func (r *reconciler) served(current *snapshot.Snapshot) (bool, error) {
-	for o := range current.Each(snapshot.CustomResourceDefinitions) {
+	for o := range current.AllObjects(snapshot.CustomResourceDefinitions) {
 		if d := o.Definition(); d != nil && d.Established && d.GroupKind() == kind.GroupKind() {
 			return true, nil
 		}

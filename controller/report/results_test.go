@@ -35,7 +35,7 @@ func namespaceWith(t *testing.T, n int, policies ...*operatorpolicy.Policy) *sta
 	t.Helper()
 	in := state.NamespaceContents{Policies: policies, Exists: true}
 	for i := range n {
-		csv, err := olm.DecodeCSV(fmt.Appendf(nil, `{"metadata":{"name":"etcd.v1.0.%[1]d","namespace":"shop","annotations":{
+		csv, err := olm.Decode[olm.CSV](fmt.Appendf(nil, `{"metadata":{"name":"etcd.v1.0.%[1]d","namespace":"shop","annotations":{
 			"operatorframework.io/properties":"{\"properties\":[{\"type\":\"olm.package\",\"value\":{\"packageName\":\"etcd\",\"version\":\"1.0.%[1]d\"}}]}"}},"spec":{}}`, i))
 		if err != nil {
 			t.Fatal(err)

@@ -319,7 +319,7 @@ func (w *world) writeCSV(t testing.TB, namespace string, c *judgedWrite) {
 
 func csvOf(t testing.TB, o object) *olm.CSV {
 	t.Helper()
-	csv, err := olm.DecodeCSV([]byte(compact(o)))
+	csv, err := olm.Decode[olm.CSV]([]byte(compact(o)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -351,7 +351,7 @@ func (w *world) writeSubscription(t testing.TB, namespace string, c *judgedWrite
 
 func subscriptionOf(t testing.TB, o object) *olm.Subscription {
 	t.Helper()
-	s, err := olm.DecodeSubscription([]byte(compact(o)))
+	s, err := olm.Decode[olm.Subscription]([]byte(compact(o)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,8 +69,8 @@ func reviewChange(
 		if len(held) > 0 {
 			unknown += "; waits until the contents of this InstallPlan are known"
 		}
-		return []review{{id: RuleContents, hold: len(held) > 0, Finding: verdict.Finding{Decision: verdict.Hold,
-			What: name + ", whose changes are not known, is held", Accepted: unknown + ends}}}
+		return []review{{id: RuleContents, hold: len(held) > 0, Finding: verdict.OnHold(name+
+			", whose changes are not known,", unknown+ends)}}
 	}
 	heldText, warnedText := set.Summary(held), set.Summary(warned)
 	if heldText == "" && warnedText == "" {
@@ -177,11 +177,9 @@ func judgeStepContents(c *carrier.Bundle, ns *state.Namespace, v *verdict.Verdic
 		}
 		hold := len(p.Consent.Classes(policyv1beta2.ConsentHold, first)) > 0
 		// As an override, an exception does not set this aside.
-		recordReview(c, time.Time{}, v, p, review{id: RuleContents, hold: hold, Finding: verdict.Finding{
-			Decision: verdict.Deny, Field: "spec",
-			What: "the spec of " + text.Name(c.Name) + " is not allowed",
-			Accepted: "it is not what was read for InstallPlan " + text.Name(c.Plan.Metadata.Name) +
-				"; delete that plan, so that OLM unpacks the bundle again, and have the new one reviewed"}})
+		recordReview(c, time.Time{}, v, p, review{id: RuleContents, hold: hold, Finding: verdict.NotAllowed("the spec of "+
+			text.Name(c.Name), "it is not what was read for InstallPlan "+text.Name(c.Plan.Metadata.Name)+
+			"; delete that plan, so that OLM unpacks the bundle again, and have the new one reviewed").At("spec")})
 	}
 }
 
@@ -191,8 +189,7 @@ func judgeUnreviewed(c *carrier.Bundle, p *operatorpolicy.Policy, v *verdict.Ver
 		return
 	}
 	// Exceptions are about what plans bring, so none counts here.
-	recordReview(c, time.Time{}, v, p, review{id: RuleContents, hold: p.Consent.Holds(), Finding: verdict.Finding{
-		Decision: verdict.Hold,
-		What:     text.Name(c.Name) + ", which no InstallPlan installs, is held",
-		Accepted: "spec.consent reviews what InstallPlans change; let OLM install it, from a Subscription"}})
+	recordReview(c, time.Time{}, v, p, review{id: RuleContents, hold: p.Consent.Holds(),
+		Finding: verdict.OnHold(text.Name(c.Name)+", which no InstallPlan installs,",
+			"spec.consent reviews what InstallPlans change; let OLM install it, from a Subscription")})
 }

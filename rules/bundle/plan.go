@@ -8,6 +8,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -138,7 +139,7 @@ func (j *Plan) candidates() []*constraint.Bundle {
 	}
 	for _, installed := range j.Namespace.Installed() {
 		replaced := func(c carrier.Bundle) bool {
-			return c.Package != "" && c.Package == installed.Package || c.Name == installed.CSV
+			return c.Package != "" && c.Package == installed.Package || c.Name == installed.Name
 		}
 		if !slices.ContainsFunc(j.Bundles, replaced) {
 			j.others = append(j.others, installed.ForConstraints(j.Namespace))
@@ -190,7 +191,7 @@ func olderOpenShift(j *Plan, c *carrier.Bundle, held func(what, accepted string)
 	if cluster.OpenShift == "" {
 		return
 	}
-	limit, problem := (&constraint.Bundle{Properties: c.AllProperties()}).MaxOpenShift()
+	limit, problem := (&constraint.Bundle{Bundle: olm.Bundle{Properties: c.AllProperties()}}).MaxOpenShift()
 	if problem != "" {
 		held("has a property olm.maxOpenShiftVersion that cannot be read", problem)
 	} else if what, accepted := cluster.TooNewFor(limit); what != "" {
@@ -201,14 +202,14 @@ func olderOpenShift(j *Plan, c *carrier.Bundle, held func(what, accepted string)
 // notUpgradeable holds what replaces an operator that does not consent.
 func notUpgradeable(j *Plan, c *carrier.Bundle, held func(what, accepted string)) {
 	if old := j.Namespace.NotUpgradeable(c.Package, c.Name); old != nil {
-		name := text.Name(old.CSV)
+		name := text.Name(old.Name)
 		held("cannot replace "+name+" now", "OperatorCondition "+name+": "+old.NotUpgradeable+
 			"; waits until the operator sets Upgradeable to True, or an admin does in spec.overrides")
 	}
 }
 
 // missing returns what a bundle's own constraint requires.
-func missing(f *constraint.Finding) string {
+func missing(f *constraint.Result) string {
 	why := "neither the plan, nor what is installed here, nor the cluster satisfies " + text.Escape(f.Rule)
 	if f.Outcome == constraint.Failed {
 		why = "it cannot be judged: " + text.Escape(f.Why)
@@ -217,4 +218,66 @@ func missing(f *constraint.Finding) string {
 		return text.Quote(f.Message) + "; " + why
 	}
 	return why
+}
+
+// recordOn records a finding of a policy on a bundle. If an exception sets the rule aside, that is a warning, which
+// names the exception before the refusal.
+func recordOn(
+	p *operatorpolicy.Policy, c *carrier.Bundle, now time.Time, v *verdict.Verdict, id verdict.RuleID, f verdict.Finding,
+) {
+	if f.Silent() {
+		return
+	}
+	digest, _ := c.Digest() // where it is not known, names with a digest do not count
+	if e := p.Exceptions().For(id, c.Name, digest, p.TargetNamespace, now); e != nil {
+		setAside(v, e, id, p.Ref(), f)
+		return
+	}
+	p.Record(v, id, f)
+}
+
+// setAside records a finding that an exception of its source sets aside.
+func setAside(
+	v *verdict.Verdict, e *operatorpolicy.Exception, id verdict.RuleID, from verdict.PolicyRef, f verdict.Finding,
+) {
+	v.WarnExcepted(verdict.Reason{Rule: RuleException, Source: from.String(), From: from, Field: f.Field,
+		Message: verdict.Sentence("set aside by "+e.Text(from.String()), RuleException,
+			verdict.Sentence(f.What+" by "+from.String(), id, f.Accepted))})
+}
+
+// recordConstraintOn records that a bundle violates a Constraint. If an exception sets that aside, it is a warning. A
+// Constraint that cannot be read has no exceptions.
+func recordConstraintOn(
+	n *state.Namespace, c *carrier.Bundle, now time.Time, v *verdict.Verdict, what string, f *constraint.Result,
+) {
+	digest, _ := c.Digest() // where it is not known, names with a digest do not count
+	e := n.ExceptionsOf(f.Definition, c.Package, c.Catalogs...).For(RuleConstraint, c.Name, digest, n.Name(), now)
+	if e == nil || f.Constraint == nil {
+		state.RecordConstraint(v, RuleConstraint, what, f)
+		return
+	}
+	setAside(v, e, RuleConstraint, state.ConstraintRef(f.Definition), state.ConstraintFinding(what, f))
+}
+
+// judgeConstraints judges a bundle by the Constraints of the cluster.
+func (j *Plan) judgeConstraints(c *carrier.Bundle, v *verdict.Verdict) {
+	set := j.Namespace.Constraints()
+	if set.Empty() {
+		return
+	}
+	for _, d := range set.Applicable(j.Namespace.ForConstraints()) {
+		v.Record(RuleDependencyPending, state.ConstraintRef(d), true,
+			j.Namespace.Suspended(d.Pending, d.Waits, d.Name, text.Name(c.Name)))
+	}
+	for _, f := range set.Judge(c.ForConstraints(j.Namespace), j.Namespace.ForConstraints(), j.budget) {
+		c.Explain(&f, j.Namespace)
+		recordConstraintOn(j.Namespace, c, j.Now, v, text.Name(c.Name), &f)
+	}
+}
+
+// ofUnfinishedPlans reports whether a Constraint is undecided by packages and changes alone, which are read for
+// unfinished plans only.
+func ofUnfinishedPlans(f *constraint.Result) bool {
+	return f.Outcome == constraint.Undecided && f.Attributes != 0 &&
+		f.Attributes&^(constraint.Deprecation|constraint.ChangeSet) == 0
 }

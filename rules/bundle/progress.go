@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -22,13 +24,13 @@ func heldCatalogDigest(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	}
 	digest, held := catalogImage(in, p)
 	if held != "" {
-		return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.Name) + " is held", Accepted: held}
+		return verdict.OnHold(text.Name(c.Name), held)
 	}
 	if slices.Contains(p.CatalogImages.Accepted, digest) {
 		return verdict.Finding{}
 	}
 	return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.Name) + " is held",
-		Accepted: facts.CatalogName(c.Catalogs[0]) + " runs image " + digest +
+		Accepted: facts.CatalogName(c.Catalog) + " runs image " + digest +
 			"; add that to " + acceptedImages + " once it is reviewed, " + p.CatalogImages.AcceptedText(), Digest: digest}
 }
 
@@ -43,12 +45,12 @@ func heldCatalogJump(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	case held != "" && p.CatalogImages.HoldImage: // bundle/catalog-digest holds it
 		return verdict.Finding{}
 	case held != "":
-		return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.Name) + " is held", Accepted: held}
+		return verdict.OnHold(text.Name(c.Name), held)
 	case slices.Contains(p.CatalogImages.Accepted, digest):
 		return verdict.Finding{}
 	}
-	name := facts.CatalogName(c.Catalogs[0])
-	history, known := in.Namespace.Facts().Histories[c.Catalogs[0]]
+	name := facts.CatalogName(c.Catalog)
+	history, known := in.Namespace.Facts().Histories[c.Catalog]
 	known = known && history.Newest() == digest
 	review := "; add " + digest + ", which it runs, to " + acceptedImages + " once it is reviewed"
 	switch {
@@ -74,10 +76,10 @@ const acceptedImages = "spec.catalog.accepted"
 // if that is not known.
 func catalogImage(in planned, p *operatorpolicy.Policy) (digest, held string) {
 	c := in.c
-	if len(c.Catalogs) != 1 {
+	if c.Catalog == (olm.Catalog{}) {
 		return "", "its catalog is not known, or sources disagree about it; waits until the status of the plan names one"
 	}
-	digest, unknown := in.Namespace.Facts().RunningDigest(c.Catalogs[0])
+	digest, unknown := in.Namespace.Facts().RunningDigest(c.Catalog)
 	if unknown != "" {
 		return "", unknown + "; " + p.CatalogImages.AcceptedText() + ", in " + acceptedImages
 	}
@@ -90,14 +92,11 @@ func foreignCSVCatalog(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Find
 		return verdict.Finding{}
 	}
 	if c.BypassesOLM {
-		return verdict.Finding{Decision: verdict.Deny,
-			What:     text.Name(c.Name) + ", which comes from no catalog, is not allowed",
-			Accepted: "allowed is " + p.CatalogText()}
+		return verdict.NotAllowed(text.Name(c.Name)+", which comes from no catalog,", "allowed is "+p.CatalogText())
 	}
 	if len(c.Catalogs) == 0 {
-		return verdict.Finding{Decision: verdict.Hold,
-			What:     "the catalog of " + text.Name(c.Name) + " is not known and the plan is held",
-			Accepted: "allowed is " + p.CatalogText()}
+		return verdict.OnHold("the catalog of "+text.Name(c.Name)+" is not known and the plan", "allowed is "+
+			p.CatalogText())
 	}
 	for _, catalog := range c.Catalogs {
 		if !p.AllowsCatalog(catalog) {
@@ -131,15 +130,13 @@ func heldDeprecated(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	}
 	c := in.c
 	name, from, channel := text.Name(c.Name), "its catalog", "its channel"
-	if len(c.Catalogs) == 1 {
-		from = "catalog " + text.Name(c.Catalogs[0].Namespace) + "/" + text.Name(c.Catalogs[0].Name)
+	if c.Catalog != (olm.Catalog{}) {
+		from = facts.CatalogName(c.Catalog)
 	}
 	d, known := c.Deprecations(in.Namespace)
 	if !known {
-		return verdict.Finding{Decision: verdict.Hold,
-			What: name + ", which may be deprecated, is held",
-			Accepted: "waits until the PackageManifest of package " + text.Name(c.Package) + " in " + from +
-				" has it, or for spec.deprecated: Allow"}
+		return verdict.OnHold(name+", which may be deprecated,", "waits until the PackageManifest of package "+
+			text.Name(c.Package)+" in "+from+" has it, or for spec.deprecated: Allow")
 	}
 	if channels := in.Namespace.Channels(c.Package); len(channels) == 1 && channels[0] != "" {
 		channel = "channel " + text.Name(channels[0])
@@ -159,8 +156,7 @@ func heldDeprecated(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	if len(deprecated) == 0 {
 		return verdict.Finding{}
 	}
-	return verdict.Finding{Decision: verdict.Hold, What: name + " is held",
-		Accepted: strings.Join(deprecated, " and ") + " in " + from + "; " + accepted}
+	return verdict.OnHold(name, strings.Join(deprecated, " and ")+" in "+from+"; "+accepted)
 }
 
 // heldAge holds what a catalog has offered for less time than the policy wants. The message names no time but that of
@@ -184,7 +180,7 @@ func heldAge(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	case in.Now.IsZero():
 		held.Accepted = "waits until the time is known, for spec.minimumAge"
 	case in.Now.Before(ready):
-		held.Accepted = facts.CatalogName(c.Catalogs[0]) + " has offered it since " + seen.Format(time.RFC3339) +
+		held.Accepted = facts.CatalogName(c.Catalog) + " has offered it since " + seen.Format(time.RFC3339) +
 			", and it is old enough (" + p.Age.Text + ") at " + ready.Format(time.RFC3339) + urgent
 	default:
 		return verdict.Finding{}
@@ -239,7 +235,85 @@ func heldUpgrade(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	if p.ApproveUpgrades || installed == "" { // a first install needs no upgrade approval
 		return verdict.Finding{}
 	}
-	return verdict.Finding{Decision: verdict.Hold,
-		What:     "the upgrade of " + text.Name(installed) + " to " + text.Name(c.Name) + " is held",
-		Accepted: "waits for spec.upgradeApproval: Automatic" + ends}
+	return verdict.OnHold("the upgrade of "+text.Name(installed)+" to "+text.Name(c.Name),
+		"waits for spec.upgradeApproval: Automatic"+ends)
+}
+
+// replacesAccepted is what spec.replaces may name.
+const replacesAccepted = "spec.replaces may name versions of its own package only, since OLM deletes what it names"
+
+// judgeReplaces judges spec.replaces of a bundle: once what has it is installed, OLM deletes the ClusterServiceVersion
+// of that name, whose deletion the user may not be allowed. before is the stored object that is updated,
+// nil for another write. Outcomes, unless both are of one package:
+//
+//   - Deny if it names an installed one that a policy governs, or that a Constraint protects
+//   - Hold if an installed one names it, which a user may have prepared: OLM would delete it when it succeeds
+func judgeReplaces(ns *state.Namespace, c, before *carrier.Bundle, now time.Time, v *verdict.Verdict) {
+	names, name := c.Replaces(), text.Name(c.Name)
+	if before != nil {
+		known := before.Replaces()
+		names = slices.DeleteFunc(names, func(csv string) bool { return slices.Contains(known, csv) })
+	}
+	for i := range ns.Installed() {
+		other := &ns.Installed()[i]
+		csv := text.Name(other.Name)
+		switch {
+		case other.Package == c.Package || other.Name == c.Name:
+		case slices.Contains(names, other.Name):
+			f := verdict.NotAllowed(name+" with spec.replaces "+csv+" of package "+text.Name(other.Package),
+				replacesAccepted).At("spec.replaces")
+			for _, p := range keepers(ns, other.Package) {
+				recordOn(p, c, now, v, RuleReplaces, f)
+			}
+			for _, from := range protectors(ns, other.Package) {
+				v.Record(RuleReplaces, from, true, f)
+			}
+		case before == nil && c.Plan != nil && other.Spec != nil && other.Spec.Replaces == c.Name:
+			f := verdict.OnHold(name, "waits until "+csv+" of package "+text.Name(other.Package)+
+				", whose spec.replaces names it, is deleted: OLM would delete it").At("spec.replaces")
+			for _, p := range keepers(ns, c.Package) {
+				recordOn(p, c, now, v, RuleReplaces, f)
+			}
+		}
+	}
+}
+
+// keepers returns the policies of a package that do not forbid it.
+func keepers(ns *state.Namespace, pkg string) []*operatorpolicy.Policy {
+	return slices.DeleteFunc(slices.Clone(ns.Governing(pkg)),
+		func(p *operatorpolicy.Policy) bool { return p.MustNotHave })
+}
+
+// protectors returns the Constraints that restrict the deletion of what is installed of a package.
+func protectors(ns *state.Namespace, pkg string) (all []verdict.PolicyRef) {
+	for _, d := range ns.Constraints().Definitions() {
+		if d.Deletion.Of(pkg) {
+			all = append(all, state.ConstraintRef(d))
+		}
+	}
+	return all
+}
+
+// Kept is an installed ClusterServiceVersion that none of another package may replace.
+type Kept struct {
+	CSV, Package string
+	// By is the first that refuses it.
+	By verdict.PolicyRef
+}
+
+// KeptIn returns those of a namespace that an enforced policy governs or a Constraint protects, in order of their names.
+func KeptIn(ns *state.Namespace) (kept []Kept) {
+	for i := range ns.Installed() {
+		c := &ns.Installed()[i]
+		var by []verdict.PolicyRef
+		for _, p := range keepers(ns, c.Package) {
+			if p.Enforced {
+				by = append(by, p.Ref())
+			}
+		}
+		if by = append(by, protectors(ns, c.Package)...); len(by) > 0 && c.Package != "" && c.Spec != nil {
+			kept = append(kept, Kept{CSV: c.Name, Package: c.Package, By: by[0]})
+		}
+	}
+	return kept
 }

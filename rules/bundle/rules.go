@@ -3,7 +3,10 @@
 package bundle
 
 import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/verdict"
@@ -123,11 +126,11 @@ var all = []rule{
 		Summary: "a ClusterServiceVersion of the plan, its channel or its package is deprecated, or not known not to be, and the policy's deprecated is Hold"},
 		progress: ByPolicy[planned]{Allows: heldDeprecated}},
 	// What another image of the catalog offers was not reviewed.
-	{Rule: verdict.Rule{ID: "bundle/catalog-digest", Outcomes: verdict.Holds, Override: true, Edit: acceptImage,
+	{Rule: verdict.Rule{ID: "bundle/catalog-digest", Outcomes: verdict.Holds, Override: true, Edit: accept("catalog"),
 		Summary: "the catalog of a ClusterServiceVersion of the plan runs an image that is not in the policy's catalog.accepted, or is not known, and its catalog.image is Hold"},
 		progress: ByPolicy[planned]{Allows: heldCatalogDigest}},
 	// What a catalog offers after a jump may be for another cluster, or a mistake.
-	{Rule: verdict.Rule{ID: "bundle/catalog-jump", Outcomes: verdict.Holds, Override: true, Edit: acceptImage,
+	{Rule: verdict.Rule{ID: "bundle/catalog-jump", Outcomes: verdict.Holds, Override: true, Edit: accept("catalog"),
 		Summary: "an image of that catalog changed too many packages, moved a channel backwards or is for another platform, is not accepted, and the policy's catalog.jump is Hold"},
 		progress: ByPolicy[planned]{Allows: heldCatalogJump}},
 	// What has just come is tried by others first.
@@ -144,7 +147,7 @@ var all = []rule{
 	{Rule: verdict.Rule{ID: RuleException, Outcomes: verdict.Warns,
 		Summary: "what a rule refuses is set aside by an exception of the policy or the Constraint, until that ends"}},
 	// Changes of certain classes need a user's consent.
-	{Rule: verdict.Rule{ID: RuleConsent, Outcomes: verdict.HoldsOrWarns, Override: true, Edit: acceptChange,
+	{Rule: verdict.Rule{ID: RuleConsent, Outcomes: verdict.HoldsOrWarns, Override: true, Edit: accept("consent"),
 		Summary: "a ClusterServiceVersion makes a change that spec.consent of the policy holds, and no one has consented to it"}},
 	// What was consented to is what is written.
 	{Rule: verdict.Rule{ID: RuleContents, Outcomes: verdict.AnyOutcome, Override: true,
@@ -191,6 +194,65 @@ func Exceptable() []string {
 
 // Unreadable holds what a policy with faults governs.
 func Unreadable(p *operatorpolicy.Policy, governed string) verdict.Finding {
-	return verdict.Finding{Decision: verdict.Hold, What: governed + " is held",
-		Accepted: "waits until the policy can be read: " + p.Unreadable()}
+	return verdict.OnHold(governed, "waits until the policy can be read: "+p.Unreadable())
+}
+
+func listVersion(in verdict.EditInput) (what string, patch []verdict.PatchOperation) {
+	return "add " + text.Quote(in.CSV) + " to spec.versions", []verdict.PatchOperation{add("/spec/versions/-", in.CSV)}
+}
+
+func widenRange(in verdict.EditInput) (what string, patch []verdict.PatchOperation) {
+	written, _, _ := unstructured.NestedString(in.Policy, "spec", "versionRange") // another type ends in no edit
+	if in.Version == "" || written == "" {
+		return "", nil
+	}
+	wider := written + " || " + in.Version
+	return "spec.versionRange: " + text.Quote(wider), set("/spec/versionRange", wider)
+}
+
+func nameCatalog(in verdict.EditInput) (what string, patch []verdict.PatchOperation) {
+	c := in.Catalog
+	if c == (olm.Catalog{}) {
+		return "", nil
+	}
+	return "spec.subscription.source: " + text.Name(c.Name) + " and sourceNamespace: " + text.Name(c.Namespace),
+		append(set("/spec/subscription/source", c.Name), set("/spec/subscription/sourceNamespace", c.Namespace)...)
+}
+
+func nameChannel(in verdict.EditInput) (what string, patch []verdict.PatchOperation) {
+	if in.Channel == "" {
+		return "", nil
+	}
+	return "spec.subscription.channel: " + text.Name(in.Channel), set("/spec/subscription/channel", in.Channel)
+}
+
+func approveUpgrades(verdict.EditInput) (what string, patch []verdict.PatchOperation) {
+	return "spec.upgradeApproval: Automatic, which approves later upgrades as well", set("/spec/upgradeApproval", "Automatic")
+}
+
+func allowDeprecated(verdict.EditInput) (what string, patch []verdict.PatchOperation) {
+	return "spec.deprecated: Allow", set("/spec/deprecated", "Allow")
+}
+
+// accept returns the edit that adds the digest of a refusal to the list accepted in a field of the spec.
+func accept(field string) verdict.Edit {
+	return func(in verdict.EditInput) (what string, patch []verdict.PatchOperation) {
+		if in.Digest == "" {
+			return "", nil
+		}
+		operation := add("/spec/"+field+"/accepted/-", in.Digest)
+		if accepted, _, _ := unstructured.NestedSlice(in.Policy, "spec", field, "accepted"); accepted == nil {
+			operation = add("/spec/"+field+"/accepted", []any{in.Digest})
+		}
+		return "add " + in.Digest + " to spec." + field + ".accepted", []verdict.PatchOperation{operation}
+	}
+}
+
+func add(path string, value any) verdict.PatchOperation {
+	return verdict.PatchOperation{Op: "add", Path: path, Value: value}
+}
+
+// set returns the patch that sets a field of the spec.
+func set(path, value string) []verdict.PatchOperation {
+	return []verdict.PatchOperation{add(path, value)}
 }

@@ -112,7 +112,7 @@ func RefusedSteps(plan *olm.InstallPlan, ns *state.Namespace, now time.Time) []v
 // time, however it was approved. How it got there is not judged: upgradeApproval and consent are about changes.
 // Stored is false for a ClusterServiceVersion that is not stored, or that installs nothing in the namespace.
 func JudgeInstalled(ns *state.Namespace, csv string, now time.Time) (v verdict.Verdict, stored bool) {
-	i := slices.IndexFunc(ns.Installed(), func(c state.Installed) bool { return c.CSV == csv && c.Spec != nil })
+	i := slices.IndexFunc(ns.Installed(), func(c state.Installed) bool { return c.Name == csv && c.Spec != nil })
 	if i < 0 {
 		return verdict.Verdict{}, false
 	}

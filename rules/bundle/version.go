@@ -26,8 +26,7 @@ func unlistedCSV(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding {
 		if p.MayBring(c.Name) {
 			return verdict.Finding{}
 		}
-		return verdict.Finding{Decision: verdict.Deny, What: text.Name(c.Name) + " is not allowed",
-			Accepted: p.AcceptedVersions()}
+		return verdict.NotAllowed(text.Name(c.Name), p.AcceptedVersions())
 	}
 	if match, _ := isListed(c, &p.Versions); match {
 		return verdict.Finding{}
@@ -38,7 +37,7 @@ func unlistedCSV(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding {
 	} else {
 		what += ", " + unknown + ","
 	}
-	return verdict.Finding{Decision: verdict.Deny, What: what + " is not allowed", Accepted: p.AcceptedVersions()}
+	return verdict.NotAllowed(what, p.AcceptedVersions())
 }
 
 func outOfRangeCSV(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding {
@@ -47,18 +46,15 @@ func outOfRangeCSV(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding 
 	}
 	allowed := "allowed is versionRange " + text.Quote(p.VersionRange.String())
 	if c.Version == "" {
-		return verdict.Finding{Decision: verdict.Hold,
-			What: "the version of " + text.Name(c.Name) + " is not known and the plan is held", Accepted: allowed}
+		return verdict.OnHold("the version of "+text.Name(c.Name)+" is not known and the plan", allowed)
 	}
 	in, err := p.VersionRange.Contains(c.Version)
 	switch {
 	case err != nil:
-		return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.Name) + ", whose " + err.Error() + ", is held",
-			Accepted: allowed}
+		return verdict.OnHold(text.Name(c.Name)+", whose "+err.Error()+",", allowed)
 	case !in:
-		return verdict.Finding{Decision: verdict.Deny,
-			What: text.Name(c.Name) + " (version " + olm.VersionText(text.Name(c.Version), c.Release) +
-				") is not allowed", Accepted: allowed}
+		return verdict.NotAllowed(text.Name(c.Name)+" (version "+olm.VersionText(text.Name(c.Version), c.Release)+")",
+			allowed)
 	}
 	return verdict.Finding{}
 }
@@ -67,7 +63,7 @@ func outOfRangeCSV(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding 
 // accepted is what it wants instead. What is installed does not show its digest, so the name decides. Exceptions count
 // at the time now.
 func Covers(p *operatorpolicy.Policy, csv, version string, now time.Time) (ok bool, accepted string) {
-	c := &carrier.Bundle{Name: csv, Version: version}
+	c := &carrier.Bundle{Bundle: olm.Bundle{Name: csv, Version: version}}
 	listed := p.MustNotHave || p.Unreadable() != "" || p.MayBring(csv) || p.ExceptedName(csv, RuleVersion, now)
 	if listed && (outOfRangeCSV(c, p).Silent() || p.ExceptedName(csv, RuleVersionRange, now)) {
 		return true, ""
@@ -77,7 +73,7 @@ func Covers(p *operatorpolicy.Policy, csv, version string, now time.Time) (ok bo
 
 // InRange reports whether the version of a ClusterServiceVersion is in spec.versionRange of its policy, if it has one.
 func InRange(p *operatorpolicy.Policy, csv, version string) bool {
-	return outOfRangeCSV(&carrier.Bundle{Name: csv, Version: version}, p).Silent()
+	return outOfRangeCSV(&carrier.Bundle{Bundle: olm.Bundle{Name: csv, Version: version}}, p).Silent()
 }
 
 func forbiddenCSV(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding {
@@ -90,8 +86,7 @@ func forbiddenCSV(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding {
 		if _, shown := isListed(c, &p.Versions); !shown {
 			missing = "the digest of its bundle image is not known"
 		}
-		return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.Name) + " is held",
-			Accepted: missing + ", and the policy is mustnothave for " + p.ForbiddenText()}
+		return verdict.OnHold(text.Name(c.Name), missing+", and the policy is mustnothave for "+p.ForbiddenText())
 	}
 	return verdict.Finding{}
 }
@@ -132,7 +127,7 @@ func Forbids(p *operatorpolicy.Policy, csv, version string, catalog olm.Catalog,
 	if p.ExceptedName(csv, RuleMustNotHave, now) {
 		return false, true
 	}
-	c := &carrier.Bundle{Name: csv, Version: version}
+	c := &carrier.Bundle{Bundle: olm.Bundle{Name: csv, Version: version}}
 	c.From(catalog)
 	return matches(p, c)
 }
@@ -146,8 +141,8 @@ func recordUnknown(c *carrier.Bundle, ns *state.Namespace, held, accepted string
 	if c.Ambiguous {
 		of = "release"
 	}
-	state.RecordForNamespace(v, ns, RuleUnknown, verdict.Finding{Decision: verdict.Hold, Accepted: accepted,
-		What: "the " + of + " of " + text.Name(c.Name) + " is not known (" + c.Unknown + ") and " + held + " is held"})
+	state.RecordForNamespace(v, ns, RuleUnknown, verdict.OnHold("the "+of+" of "+text.Name(c.Name)+
+		" is not known ("+c.Unknown+") and "+held, accepted))
 	return true
 }
 

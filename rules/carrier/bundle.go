@@ -14,18 +14,15 @@ import (
 // Bundle is one ClusterServiceVersion as policies and Constraints judge it, whatever brings it: a plan (OfPlan), a step
 // of a running plan (OfStep), a write past OLM (OfCSV), or nothing any more, since it is installed (OfInstalled).
 type Bundle struct {
-	Name string
+	// Bundle has no Spec if the plan does not have the manifest, as for bundles by image. Its Catalog is set if the plan
+	// names exactly one.
+	olm.Bundle
 	// Plan brings it; nil if no plan does.
 	Plan *olm.InstallPlan
-	// Package is the name of the package, or "" with Unknown saying why it is not known.
-	Package string
-	Unknown string
-	// Ambiguous is set if that is because it states two releases, or one that cannot be read.
+	// Unknown is why the Package is not known; then that is empty. Ambiguous is set if that is because it states two
+	// releases, or one that cannot be read.
+	Unknown   string
 	Ambiguous bool
-	Version   string
-	// stated is the release in its properties. Release is that, or else the one in its spec, and tells bundles of one
-	// version apart; "" if there is none.
-	stated, Release string
 	// Catalogs are all sources that the plan names; normally one.
 	Catalogs []olm.Catalog
 	// image is the path of the bundle image, and images is set if the plan names several for it. step writes it, and
@@ -35,20 +32,11 @@ type Bundle struct {
 	step   *olm.StepResource
 	// replaces are what entries of the plan replace.
 	replaces []string
-	Provides []olm.Capability
-	Requires []olm.Capability
-	// Properties are those of the bundle; Described is false if the plan does not have them. They are disputed if two
-	// places in the plan have different ones.
-	Properties []olm.Property
-	Described  bool
-	disputed   bool
-	// authored is annotation olm.properties, Spec that of the ClusterServiceVersion; nil if the plan does not have the
-	// manifest, as for bundles by image.
+	// disputed is set if two places in the plan have different properties.
+	disputed bool
+	// authored is annotation olm.properties.
 	authored string
-	Spec     *olm.CSVSpec
-	// grants are the RBAC objects of the plan that belong to it. Referring is set if the plan contains a reference in
-	// place of one.
-	grants    []*olm.Grants
+	// Referring is set if the plan contains a reference in place of an RBAC object.
 	Referring bool
 	// BypassesOLM is set if no plan contains it, so that it comes from no catalog.
 	BypassesOLM bool
@@ -64,7 +52,7 @@ type Bundle struct {
 
 // compareRelease adds the release in the spec of a bundle, and makes it unknown if its properties have another one.
 func (c *Bundle) compareRelease(spec *olm.CSVSpec) {
-	release, problem := spec.Release(c.stated)
+	release, problem := spec.Release(c.Stated)
 	if c.Release = release; problem != "" {
 		c.Unknown, c.Ambiguous, c.Package = problem, true, ""
 	}
@@ -88,6 +76,9 @@ func (c *Bundle) byReference() bool { return c.Plan != nil && (c.Spec == nil || 
 func (c *Bundle) From(catalog olm.Catalog) {
 	if catalog != (olm.Catalog{}) && !slices.Contains(c.Catalogs, catalog) {
 		c.Catalogs = append(c.Catalogs, catalog)
+		if c.Catalog = catalog; len(c.Catalogs) > 1 {
+			c.Catalog = olm.Catalog{}
+		}
 	}
 }
 
@@ -117,14 +108,13 @@ func (c *Bundle) describe(properties string) {
 		c.Unknown = "its bundle properties cannot be read: " + err.Error()
 		return
 	case b.Package != "" && c.Package != "" &&
-		(c.Package != b.Package || c.Version != b.Version || c.stated != b.Release):
-		c.Unknown = "the plan names both package " + text.Name(c.Package) + " " +
-			olm.VersionText(text.Name(c.Version), c.stated) + " and package " + text.Name(b.Package) + " " +
-			olm.VersionText(text.Name(b.Version), b.Release)
+		(c.Package != b.Package || c.Version != b.Version || c.Stated != b.Stated):
+		c.Unknown = "the plan names both package " + text.Name(c.Package) + " " + olm.VersionText(text.Name(c.Version),
+			c.Stated) + " and package " + text.Name(b.Package) + " " + olm.VersionText(text.Name(b.Version), b.Stated)
 		return
 	}
 	if b.Package != "" {
-		c.Package, c.Version, c.stated, c.Provides, c.Requires = b.Package, b.Version, b.Release, b.Provides, b.Requires
+		c.Package, c.Version, c.Stated, c.Provides, c.Requires = b.Package, b.Version, b.Stated, b.Provides, b.Requires
 	}
 	c.disputed = c.disputed || c.Described && !slices.EqualFunc(c.Properties, b.Properties, SameProperty)
 	c.Properties, c.Described = b.Properties, true
@@ -180,4 +170,47 @@ func (c *Bundle) AllProperties() []olm.Property {
 func (c *Bundle) AsUnpacked(ns *state.Namespace) bool {
 	unpacked, unknown := unpackedOf(ns, c)
 	return unknown == "" && (c.Spec == nil || unpacked.Spec.ContentsDigest() == c.Spec.ContentsDigest())
+}
+
+// AlongRequired traverses from some CSVs to those that they require, and on from each for which enter returns true.
+// That must be at most once per CSV, so that cyclic requirements end the traversal instead of the process.
+func AlongRequired(csvs []Bundle, queue []int, enter func(i, from int) bool) {
+	var offered map[olm.Capability][]int // most plans have one operator, which requires none
+	for ; len(queue) > 0; queue = queue[1:] {
+		from := queue[0]
+		if len(csvs[from].Requires) == 0 {
+			continue
+		}
+		if offered == nil {
+			offered = offersOf(csvs)
+		}
+		asked := map[olm.Capability]bool{}
+		for _, required := range csvs[from].Requires {
+			if asked[required] {
+				continue
+			}
+			asked[required] = true
+			for _, i := range offered[required] {
+				if enter(i, from) {
+					queue = append(queue, i)
+				}
+			}
+		}
+	}
+}
+
+// offersOf indexes CSVs by what they provide, each capability once per CSV: bundles may repeat theirs thousands of
+// times.
+func offersOf(csvs []Bundle) map[olm.Capability][]int {
+	offered := map[olm.Capability][]int{}
+	for i := range csvs {
+		for _, c := range append(csvs[i].Provides[:len(csvs[i].Provides):len(csvs[i].Provides)],
+			olm.Capability{Package: csvs[i].Package}) {
+			if by := offered[c]; len(by) == 0 || by[len(by)-1] != i {
+				offered[c] = append(by, i)
+			}
+		}
+	}
+	delete(offered, olm.Capability{}) // an empty capability provides nothing
+	return offered
 }

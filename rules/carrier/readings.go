@@ -70,20 +70,17 @@ func Replacements(n *state.Namespace, plan *olm.InstallPlan) []state.Replacement
 
 // replacementBy returns what a ClusterServiceVersion of a plan replaces here.
 func replacementBy(n *state.Namespace, c *Bundle) state.Replacement {
-	r := state.Replacement{CSV: c.Name, Package: c.Package, Version: c.Version, Release: c.Release}
+	r := state.Replacement{CSV: c.Name, Package: c.Package, Version: c.Version, Release: c.Release, Catalog: c.Catalog}
 	if c.Package != "" {
 		r.From = n.InstalledOf(c.Package, c.Name)
-	}
-	if len(c.Catalogs) == 1 {
-		r.Catalog = c.Catalogs[0]
 	}
 	if channels := n.Channels(c.Package); len(channels) == 1 {
 		r.Channel = channels[0]
 	}
 	for i := range n.Installed() {
-		if installed := &n.Installed()[i]; r.From != "" && installed.CSV == r.From {
-			r.FromVersion, r.FromDigest = installed.Version, installed.ContentsDigest()
-			r.FromRelease = installed.Release()
+		if installed := &n.Installed()[i]; r.From != "" && installed.Name == r.From {
+			r.FromVersion, r.FromRelease = installed.Version, installed.Release
+			r.FromDigest = installed.ContentsDigest()
 			r.FromPlan = n.PlanThatInstalled(r.From)
 		}
 	}
@@ -120,7 +117,7 @@ func ChangeOf(n *state.Namespace, plan *olm.InstallPlan, c *Bundle) (set *change
 const notRead = "its contents are not among those that were read"
 
 // unpackedOf returns what OLM unpacked of a ClusterServiceVersion that a plan refers to, or why that is not known.
-func unpackedOf(n *state.Namespace, c *Bundle) (bundle *state.UnpackedBundle, unknown string) {
+func unpackedOf(n *state.Namespace, c *Bundle) (bundle *olm.Bundle, unknown string) {
 	if c.Plan == nil {
 		return nil, "no InstallPlan installs it"
 	}
@@ -158,9 +155,9 @@ func readPackages(n *state.Namespace, from state.Packages) map[state.PackageKey]
 			continue
 		}
 		for _, c := range OfPlan(plan, n) {
-			if len(c.Catalogs) == 1 && c.Package != "" && (all || slices.ContainsFunc(n.Governing(c.Package), holds)) {
-				source := c.Catalogs[0]
-				packages[state.PackageKey{Name: c.Package, Source: source}] = from(c.Package, c.Name, source)
+			if c.Catalog != (olm.Catalog{}) && c.Package != "" &&
+				(all || slices.ContainsFunc(n.Governing(c.Package), holds)) {
+				packages[state.PackageKey{Name: c.Package, Source: c.Catalog}] = from(c.Package, c.Name, c.Catalog)
 			}
 		}
 	}

@@ -165,7 +165,7 @@ func TestSpec(t *testing.T) {
 	steps := inline(t, "etcd-0.9.4", "shop", properties094, "etcdoperator.v0.9.2")
 	i := slices.IndexFunc(steps,
 		func(s json.RawMessage) bool { return strings.Contains(string(s), `"kind":"ClusterServiceVersion"`) })
-	csv, err := olm.DecodeCSV(steps[i])
+	csv, err := olm.Decode[olm.CSV](steps[i])
 	if err != nil {
 		t.Fatal(err)
 	}

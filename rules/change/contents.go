@@ -206,8 +206,7 @@ func (o *object) derivedAccount() bool {
 func (c *Contents) sort() error {
 	slices.SortFunc(c.objects, func(a, b object) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.APIVersion, b.APIVersion),
-			cmp.Compare(a.Metadata.Name, b.Metadata.Name),
-			bytes.Compare(a.raw, b.raw))
+			cmp.Compare(a.Metadata.Name, b.Metadata.Name), bytes.Compare(a.raw, b.raw))
 	})
 	c.objects = slices.CompactFunc(c.objects, func(a, b object) bool { return bytes.Equal(a.raw, b.raw) })
 	for i := 1; i < len(c.objects); i++ {
@@ -276,8 +275,8 @@ func (c *Contents) setProperties(wrapped string) error {
 	if bundle.Version != "" {
 		c.Version = bundle.Version
 	}
-	if bundle.Release != "" {
-		c.Release = bundle.Release
+	if bundle.Stated != "" {
+		c.Release = bundle.Stated
 	}
 	return nil
 }
@@ -295,7 +294,7 @@ func (c *Contents) ClusterServiceVersion() (*olm.CSV, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ClusterServiceVersion %s cannot be read: %w", text.Name(c.CSV), err)
 	}
-	csv, err := olm.DecodeCSV(raw)
+	csv, err := olm.Decode[olm.CSV](raw)
 	if err != nil {
 		return nil, fmt.Errorf("ClusterServiceVersion %s cannot be read: %w", text.Name(c.CSV), err)
 	}

@@ -135,8 +135,7 @@ func compareDefinitions(s *Set, from, to *Contents) error {
 // addDefinition adds a CustomResourceDefinition that is not stored.
 func (s *Set) addDefinition(d *definition) {
 	s.add(Definitions, Notable, "adds %s (kind %s, %s, versions %s)", text.Name(d.name), text.Name(d.Spec.Names.Kind),
-		text.Name(d.Spec.Scope),
-		text.Names(d.versionNames(), maxListed))
+		text.Name(d.Spec.Scope), text.Names(d.versionNames(), maxListed))
 	if by := d.converter(); by != "" {
 		s.add(Webhooks, Risky, "conversion of %s by %s", text.Name(d.name), by)
 	}

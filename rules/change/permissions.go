@@ -215,23 +215,16 @@ func (r *rights) holders() []holder {
 	for h := range r.roles {
 		all[h] = true
 	}
-	return slices.SortedFunc(maps.Keys(all), func(a, b holder) int {
-		switch {
-		case a.role != b.role && a.role:
-			return 1
-		case a.role != b.role:
-			return -1
-		}
-		return cmp.Compare(a.String(), b.String())
-	})
+	key := func(h holder) string { return fmt.Sprintf("%t %s", h.role, h) } // false is before true
+	return slices.SortedFunc(maps.Keys(all), func(a, b holder) int { return cmp.Compare(key(a), key(b)) })
 }
 
-// covering returns the rules that a holder has already: cluster-wide ones apply in every namespace.
-func (r *rights) covering(h holder) []rbacv1.PolicyRule {
+// covering returns what a holder has already: what it has cluster-wide it has in every namespace.
+func covering[T any](all map[holder][]T, h holder) []T {
 	if h.wide {
-		return r.rules[h]
+		return all[h]
 	}
-	return slices.Concat(r.rules[h.clusterWide()], r.rules[h])
+	return slices.Concat(all[h.clusterWide()], all[h])
 }
 
 // comparePermissions adds the rights of `to` that `from` does not cover. What it has added once it does not repeat
@@ -240,16 +233,13 @@ func (s *Set) comparePermissions(from, to *rights) {
 	s.compareAccounts(from, to)
 	var shown []rbacv1.PolicyRule
 	for _, h := range to.holders() {
-		bound := from.roles[h]
-		if !h.wide {
-			bound = slices.Concat(bound, from.roles[h.clusterWide()])
-		}
+		bound := covering(from.roles, h)
 		for _, role := range sorted(to.roles[h]) {
 			if !slices.Contains(bound, role) {
 				s.add(Permissions, Risky, "%s: binds %s", h, role)
 			}
 		}
-		owned := from.covering(h)
+		owned := covering(from.rules, h)
 		if !h.wide { // what it has cluster-wide now is shown there
 			owned = slices.Concat(owned, to.rules[h.clusterWide()])
 		}
@@ -284,10 +274,7 @@ func (s *Set) compareAccounts(from, to *rights) {
 		if slices.Contains(from.runsAs, account) {
 			continue
 		}
-		risk := Notable
-		if s.From != "" || !slices.Contains(to.granted, account) {
-			risk = Risky
-		}
+		risk := riskIf(s.From != "" || !slices.Contains(to.granted, account))
 		s.add(Permissions, risk, "runs as ServiceAccount %s%s", text.Name(account), before(from.runsAs))
 	}
 	for _, account := range to.granted {

@@ -95,14 +95,10 @@ func comparePods(s *Set, from, to *Contents) error {
 
 // podRisk returns Risky for fields that reach the node or its other pods.
 func podRisk(path string) Risk {
-	for _, prefix := range []string{"pod.spec.nodeName", "pod.spec.containers[].volumeDevices",
-		"pod.spec.containers[].securityContext.windowsOptions",
-		"pod.spec.securityContext.sysctls", "pod.spec.securityContext.windowsOptions"} {
-		if strings.HasPrefix(path, prefix) {
-			return Risky
-		}
-	}
-	return Notable
+	prefixes := []string{"pod.spec.nodeName", "pod.spec.containers[].volumeDevices",
+		"pod.spec.containers[].securityContext.windowsOptions", "pod.spec.securityContext.sysctls",
+		"pod.spec.securityContext.windowsOptions"}
+	return riskIf(slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(path, prefix) }))
 }
 
 // settings are the texts of settings of pods, with their risk.
@@ -314,11 +310,7 @@ var strongCapabilities = []string{"ALL", "BPF", "DAC_READ_SEARCH", "NET_ADMIN", 
 
 func (s settings) addCapability(name string) {
 	name = strings.TrimPrefix(strings.ToUpper(name), "CAP_")
-	risk := Notable
-	if slices.Contains(strongCapabilities, name) {
-		risk = Risky
-	}
-	s.set(true, risk, "capability "+text.Name(name))
+	s.set(true, riskIf(slices.Contains(strongCapabilities, name)), "capability "+text.Name(name))
 }
 
 // addConstraints adds what SecurityContextConstraints, which OpenShift checks pods by, allow to the pods of their

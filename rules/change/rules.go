@@ -49,14 +49,10 @@ var (
 )
 
 func (p *permission) risk() Risk {
-	risky := p.group == "*" || slices.ContainsFunc(p.verbs,
-		func(v string) bool { return slices.Contains(riskyVerbs, v) }) ||
+	return riskIf(p.group == "*" ||
+		slices.ContainsFunc(p.verbs, func(v string) bool { return slices.Contains(riskyVerbs, v) }) ||
 		slices.Contains(p.urls, "*") || slices.Contains(p.urls, "/*") ||
-		slices.ContainsFunc(p.resources, func(r string) bool { return riskyResource(p.group, r) })
-	if risky {
-		return Risky
-	}
-	return Notable
+		slices.ContainsFunc(p.resources, func(r string) bool { return riskyResource(p.group, r) }))
 }
 
 func riskyResource(group, resource string) bool {
@@ -127,8 +123,8 @@ func uncovered(owned, rules []rbacv1.PolicyRule) (added []rbacv1.PolicyRule, exa
 		if index.literal[ruleKey(rule)] {
 			continue
 		}
-		keys := index.keys(rule)
-		if left -= parts(rule) * max(1, index.count(keys)); left < 0 {
+		keys, count := index.keys(rule)
+		if left -= parts(rule) * max(1, count); left < 0 {
 			left = 0
 			exact = false
 			added = append(added, *rule)
@@ -175,9 +171,9 @@ func indexRules(rules []rbacv1.PolicyRule) *ruleIndex {
 	return x
 }
 
-// keys returns the keys of byResource under which rules are that may cover one.
-func (x *ruleIndex) keys(rule *rbacv1.PolicyRule) []string {
-	keys := []string{"*"}
+// keys returns the keys of byResource under which rules are that may cover one, and how many rules those are.
+func (x *ruleIndex) keys(rule *rbacv1.PolicyRule) (keys []string, count int) {
+	keys = []string{"*"}
 	if len(rule.NonResourceURLs) > 0 {
 		keys = append(keys, "")
 	}
@@ -187,16 +183,11 @@ func (x *ruleIndex) keys(rule *rbacv1.PolicyRule) []string {
 			keys = append(keys, "*/"+sub)
 		}
 	}
-	return sorted(keys)
-}
-
-// count returns how many rules are under keys.
-func (x *ruleIndex) count(keys []string) int {
-	n := 0
+	keys = sorted(keys)
 	for _, key := range keys {
-		n += len(x.byResource[key])
+		count += len(x.byResource[key])
 	}
-	return n
+	return keys, count
 }
 
 // candidates returns the rules under keys that share a group with one, or that match every group.

@@ -332,26 +332,18 @@ func describe(name, message string, was, is *schema) string {
 
 // handled are the keywords that comparators of crdify compare.
 var handled = []string{"type", "required", "enum", "default", "description", "maximum", "maxItems", "maxLength",
-	"maxProperties",
-	"minimum", "minItems", "minLength", "minProperties"}
+	"maxProperties", "minimum", "minItems", "minLength", "minProperties"}
 
 // changedKeywords returns the keywords of a field that differ and that no comparator handles.
 func changedKeywords(was, is *schema) []string {
 	before, after := keywords(was), keywords(is)
-	var changed []string
-	for name := range before {
-		if !bytes.Equal(before[name], after[name]) {
-			changed = append(changed, name)
+	changed := slices.DeleteFunc(slices.AppendSeq(sortedKeys(before), maps.Keys(after)), func(name string) bool {
+		return bytes.Equal(before[name], after[name]) || slices.Contains(handled, name)
+	})
+	for i := range changed {
+		if changed[i] == "id" {
+			changed[i] = "allOf, anyOf, oneOf or not"
 		}
-	}
-	for name := range after {
-		if before[name] == nil {
-			changed = append(changed, name)
-		}
-	}
-	changed = slices.DeleteFunc(changed, func(name string) bool { return slices.Contains(handled, name) })
-	if i := slices.Index(changed, "id"); i >= 0 {
-		changed[i] = "allOf, anyOf, oneOf or not"
 	}
 	return sorted(changed)
 }

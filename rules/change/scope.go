@@ -17,8 +17,7 @@ import (
 
 // riskyKinds are kinds by which a bundle can take requests or rights of others.
 var riskyKinds = []string{"APIService", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "Namespace",
-	"SecurityContextConstraints",
-	"CatalogSource", "OperatorGroup", "Subscription"}
+	"SecurityContextConstraints", "CatalogSource", "OperatorGroup", "Subscription"}
 
 // classes are the classes of objects by group and kind: of one that is new, and of one that has other fields than
 // before. Kinds that the table does not name are Scope. What other functions compare of an object is in judged.
@@ -142,7 +141,7 @@ func (c *Contents) otherObjects() (map[string]*otherObject, error) {
 		if o.isDefinition() || derived.has(o) {
 			continue
 		}
-		other := &otherObject{kind: o.group() + "/" + o.Kind, risk: riskOfKind(o.Kind),
+		other := &otherObject{kind: o.group() + "/" + o.Kind, risk: riskIf(slices.Contains(riskyKinds, o.Kind)),
 			restricts: o.Kind == "NetworkPolicy", fields: fields{}}
 		if err := other.fields.readObject(other.kind, o.raw); err != nil {
 			return nil, fmt.Errorf("%s cannot be read: %w", o, err)
@@ -181,13 +180,6 @@ func (f fields) readObject(kind string, raw []byte) error {
 	}
 	f.read(kind, object)
 	return nil
-}
-
-func riskOfKind(kind string) Risk {
-	if slices.Contains(riskyKinds, kind) {
-		return Risky
-	}
-	return Notable
 }
 
 // ownerLabels are those that OLM sets on RBAC objects.

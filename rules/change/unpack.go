@@ -85,10 +85,10 @@ func decodeEntries(entries map[string][]byte) ([]json.RawMessage, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s of the ConfigMap cannot be read: %w", text.Name(name), err)
 		}
-		var head struct {
+		var object struct {
 			Kind string `json:"kind"`
 		}
-		if kjson.UnmarshalCaseSensitivePreserveInts(raw, &head) != nil || head.Kind == "" {
+		if kjson.UnmarshalCaseSensitivePreserveInts(raw, &object) != nil || object.Kind == "" {
 			continue // a file of the bundle's metadata
 		}
 		left -= len(raw)

@@ -246,41 +246,34 @@ func (w *webhook) tuples() []tuple {
 	}
 	all := make([]tuple, 0, count)
 	for i := range w.Rules {
-		all = appendTuples(all, &w.Rules[i])
+		r, scope := &w.Rules[i], "*"
+		if r.Scope != nil {
+			scope = string(*r.Scope)
+		}
+		for _, operation := range r.Operations {
+			for _, group := range r.APIGroups {
+				for _, version := range r.APIVersions {
+					for _, resource := range r.Resources {
+						all = append(all, tuple{string(operation), group, version, resource, scope})
+					}
+				}
+			}
+		}
 	}
 	slices.SortFunc(all, compareTuples)
 	return slices.Compact(all)
 }
 
-func appendTuples(all []tuple, r *admissionv1.RuleWithOperations) []tuple {
-	scope := "*"
-	if r.Scope != nil {
-		scope = string(*r.Scope)
-	}
-	for _, operation := range r.Operations {
-		for _, group := range r.APIGroups {
-			for _, version := range r.APIVersions {
-				for _, resource := range r.Resources {
-					all = append(all, tuple{string(operation), group, version, resource, scope})
-				}
-			}
-		}
-	}
-	return all
-}
-
 func compareTuples(a, b tuple) int {
-	return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.resource, b.resource),
-		cmp.Compare(a.operation, b.operation),
-		cmp.Compare(a.version, b.version), cmp.Compare(a.scope, b.scope))
+	return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.resource, b.resource), cmp.Compare(a.operation,
+		b.operation), cmp.Compare(a.version, b.version), cmp.Compare(a.scope, b.scope))
 }
 
 // covers reports whether a webhook that matches one tuple matches another.
 func (t *tuple) covers(other *tuple) bool {
 	star := func(a, b string) bool { return a == "*" || a == b }
 	return star(t.operation, other.operation) && star(t.group, other.group) && star(t.version, other.version) &&
-		star(t.scope, other.scope) &&
-		coversResource(t.resource, other.resource)
+		star(t.scope, other.scope) && coversResource(t.resource, other.resource)
 }
 
 // coversResource reports whether a resource of a rule matches another: "*" is all resources but no subresources, "*/*"

@@ -37,7 +37,7 @@ func bareInput(b *Bundle) map[string]any {
 		list[i] = map[string]any{"type": p.Type, "value": v}
 	}
 	return map[string]any{
-		varProperties: list, varPackage: b.Package, varCSV: b.CSV, varVersion: b.Version, varChannel: b.Channel,
+		varProperties: list, varPackage: b.Package, varCSV: b.Name, varVersion: b.Version, varChannel: b.Channel,
 		varCatalog:   map[string]string{"name": b.Catalog.Name, "namespace": b.Catalog.Namespace},
 		varNamespace: map[string]any{"metadata": map[string]any{"name": shop.Name, "labels": shop.Labels}},
 		varCluster:   map[string]any{"version": "1.36.3", "openshift": "", "properties": []map[string]any{}},
@@ -120,7 +120,7 @@ func plan(b *testing.B) ([]*Definition, []string, []*Bundle) {
 	var bundles []*Bundle
 	for i := range 20 {
 		bundle := five()
-		bundle.CSV = fmt.Sprintf("bundle-%d.v1.0.0", i)
+		bundle.Name = fmt.Sprintf("bundle-%d.v1.0.0", i)
 		bundles = append(bundles, bundle)
 	}
 	return definitions, rules, bundles

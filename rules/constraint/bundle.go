@@ -8,17 +8,12 @@ import (
 
 // Bundle is what is known of a bundle. It must not be changed once it has been judged.
 type Bundle struct {
-	// CSV is the name of the ClusterServiceVersion; Package and Version are those of property olm.package. Channel is
-	// empty for a dependency that a plan installs without a Subscription.
-	CSV, Package, Version, Channel string
-	// Release tells bundles of one version apart; empty if there is none.
-	Release string
-	Catalog olm.Catalog
+	// Bundle has no Channel for a dependency that a plan installs without a Subscription.
+	olm.Bundle
 	// Deprecated has the catalog's messages.
 	Deprecated olm.Deprecations
 	// Change is what the bundle changes of what is installed; nil if that is not known.
-	Change     *Change
-	Properties []olm.Property
+	Change *Change
 	// Config is spec.config of the Subscription to the package.
 	Config olm.SubscriptionConfig
 	// Manifest is what the ClusterServiceVersion requests; nil if nothing.

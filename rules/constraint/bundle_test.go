@@ -31,7 +31,7 @@ func TestMaxOpenShift(t *testing.T) {
 		for _, v := range c.values {
 			pairs = append(pairs, olm.TypeMaxOpenShift, v)
 		}
-		got, problem := (&Bundle{Properties: props(pairs...)}).MaxOpenShift()
+		got, problem := (&Bundle{Bundle: olm.Bundle{Properties: props(pairs...)}}).MaxOpenShift()
 		if got != c.want || (c.problem == "") != (problem == "") || !strings.Contains(problem, c.problem) {
 			t.Errorf("%s: %q, %q", c.values, got, problem)
 		}

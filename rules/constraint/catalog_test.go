@@ -46,7 +46,7 @@ func TestCatalogState(t *testing.T) {
 		if c.source != nil {
 			facts.AddCatalog(curated, c.source)
 		}
-		found := append(NewSet([]*Definition{sound(t, "one", seed(c.rule), "")}, facts).Judge(b, shop, nil), Finding{})
+		found := append(NewSet([]*Definition{sound(t, "one", seed(c.rule), "")}, facts).Judge(b, shop, nil), Result{})
 		if found[0].Outcome != c.want {
 			t.Errorf("%s: %s (%s), want %s", c.name, found[0].Outcome, found[0].Why, c.want)
 		}

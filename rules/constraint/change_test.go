@@ -40,7 +40,7 @@ func TestChange(t *testing.T) {
 		b := etcd()
 		b.Change, b.Unknown = c.change, c.unknown
 		found := append(NewSet([]*Definition{sound(t, "one", seed(c.rule), "")}, kubeOne).Judge(b, shop, nil),
-			Finding{})
+			Result{})
 		if found[0].Outcome != c.want {
 			t.Errorf("%s: %s (%s), want %s", c.name, found[0].Outcome, found[0].Why, c.want)
 		}
@@ -73,7 +73,7 @@ func TestLargeChange(t *testing.T) {
 		`change.permissions.all(p, change.webhooks.all(w, change.images.all(i, p + w + i != "" && change.scope.all(s, s != p)))))`: Failed,
 	} {
 		found := append(NewSet([]*Definition{Define(Meta{Name: "one"},
-			&constraintv1.ConstraintSpec{Constraints: seed(rule)})}, kubeOne).Judge(b, shop, NewBudget(nil)), Finding{})
+			&constraintv1.ConstraintSpec{Constraints: seed(rule)})}, kubeOne).Judge(b, shop, NewBudget(nil)), Result{})
 		if found[0].Outcome != want {
 			t.Errorf("%s: %s (%s), want %s", rule, found[0].Outcome, found[0].Why, want)
 		}

@@ -36,7 +36,7 @@ func TestDeprecated(t *testing.T) {
 		b := etcd()
 		b.Deprecated, b.Unknown = c.deprecated, c.unknown
 		found := append(NewSet([]*Definition{sound(t, "one", seed(c.rule), "")}, kubeOne).Judge(b, shop, nil),
-			Finding{})
+			Result{})
 		if found[0].Outcome != c.want {
 			t.Errorf("%s: %s (%s), want %s", c.name, found[0].Outcome, found[0].Why, c.want)
 		}

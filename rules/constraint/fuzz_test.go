@@ -25,7 +25,7 @@ func FuzzDefine(f *testing.F) {
 		f.Add(seed(rule), "")
 	}
 	large, small := crowdOf(100), etcd("n", "1.5", "deep", strings.Repeat("[", 50)+strings.Repeat("]", 50))
-	unknown := &Bundle{Package: "etcd", Unknown: Properties | Version}
+	unknown := &Bundle{Bundle: olm.Bundle{Package: "etcd"}, Unknown: Properties | Version}
 	f.Fuzz(func(t *testing.T, constraintsJSON, propertiesJSON string) {
 		d := Define(Meta{Name: "fuzz"}, &constraintv1.ConstraintSpec{Constraints: constraintsJSON,
 			Properties: propertiesJSON})
@@ -69,7 +69,7 @@ func FuzzOwn(f *testing.F) {
 		}
 		Prepare(properties)
 		before := Compilations()
-		for _, found := range s.Own(&Bundle{Properties: properties}, []*Bundle{etcd(), {Unknown: OfBundle}}, shop,
+		for _, found := range s.Own(&Bundle{Bundle: olm.Bundle{Properties: properties}}, []*Bundle{etcd(), {Unknown: OfBundle}}, shop,
 			nil) {
 			if found.Outcome == Satisfied || found.Why == whyNotCompiled || found.Outcome == Failed && found.Why == "" {
 				t.Errorf("%+v", found)

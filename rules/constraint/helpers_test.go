@@ -42,14 +42,11 @@ func props(pairs ...string) []olm.Property {
 }
 
 func etcd(more ...string) *Bundle {
-	return &Bundle{
-		CSV: "etcdoperator.v0.9.4", Package: "etcd", Version: "0.9.4", Channel: "stable",
-		Catalog: olm.Catalog{Namespace: "olm", Name: "curated"},
-		Properties: props(append([]string{
+	return &Bundle{Bundle: olm.Bundle{Name: "etcdoperator.v0.9.4", Package: "etcd", Version: "0.9.4", Channel: "stable",
+		Catalog: olm.Catalog{Namespace: "olm", Name: "curated"}, Properties: props(append([]string{
 			"olm.package", `{"packageName":"etcd","version":"0.9.4"}`,
 			"olm.gvk", `{"group":"etcd.database.coreos.com","version":"v1beta2","kind":"EtcdCluster"}`,
-		}, more...)...),
-	}
+		}, more...)...)}}
 }
 
 var (
@@ -69,17 +66,17 @@ func sound(t testing.TB, name, constraintsJSON, propertiesJSON string) *Definiti
 }
 
 // judgeOne judges a bundle by one constraint.
-func judgeOne(t testing.TB, constraintsJSON string, b *Bundle, ns Namespace) Finding {
+func judgeOne(t testing.TB, constraintsJSON string, b *Bundle, ns Namespace) Result {
 	t.Helper()
 	found := NewSet([]*Definition{sound(t, "one", constraintsJSON, "")}, kubeOne).Judge(b, ns, NewBudget(nil))
 	switch len(found) {
 	case 0:
-		return Finding{}
+		return Result{}
 	case 1:
 		return found[0]
 	}
 	t.Fatalf("%d findings", len(found))
-	return Finding{}
+	return Result{}
 }
 
 // crowdOf returns a bundle with n properties of the hinted shape's size.

@@ -162,9 +162,9 @@ func TestHostileBundle(t *testing.T) {
 	}
 	for i := range 20 {
 		good := crowdOf(30)
-		good.CSV = fmt.Sprintf("good.v1.0.%d", i)
+		good.Name = fmt.Sprintf("good.v1.0.%d", i)
 		if found := s.Judge(good, shop, budget); len(found) != 0 {
-			t.Errorf("%s is held: %s", good.CSV, found[0].Why)
+			t.Errorf("%s is held: %s", good.Name, found[0].Why)
 		}
 	}
 	spent := budget.Spent()

@@ -35,7 +35,7 @@ type ownRule struct {
 // it.
 //
 // Rules have the variables of cluster constraints, with the values of the candidate. They are not compiled here.
-func (s *Set) Own(b *Bundle, candidates []*Bundle, ns Namespace, budget *Budget) []Finding {
+func (s *Set) Own(b *Bundle, candidates []*Bundle, ns Namespace, budget *Budget) []Result {
 	if !BringsOwn(b.Properties) {
 		return nil
 	}
@@ -49,7 +49,7 @@ func (s *Set) Own(b *Bundle, candidates []*Bundle, ns Namespace, budget *Budget)
 		return nil
 	}
 	if len(rules) > maxConstraints {
-		return []Finding{{Outcome: Failed,
+		return []Result{{Outcome: Failed,
 			Why: fmt.Sprintf("the bundle has %d constraints of its own, at most %d are judged", len(rules),
 				maxConstraints)}}
 	}
@@ -65,16 +65,16 @@ func (s *Set) Own(b *Bundle, candidates []*Bundle, ns Namespace, budget *Budget)
 				errorsAreFalse: true})
 		}
 	}
-	var found []Finding
+	var found []Result
 	for _, p := range rules {
 		rule := readOwn(p.Raw, lookupRule)
 		if rule.err != nil {
-			found = append(found, Finding{Outcome: Failed, Rule: text.Truncate(string(p.Raw), ruleShown),
+			found = append(found, Result{Outcome: Failed, Rule: text.Truncate(string(p.Raw), ruleShown),
 				Why: rule.err.Error()})
 			continue
 		}
 		if v := rule.matchAny(bundles); v.outcome != Satisfied {
-			found = append(found, Finding{Outcome: v.outcome, Message: v.message, Rule: v.rule, Why: v.reason(b),
+			found = append(found, Result{Outcome: v.outcome, Message: v.message, Rule: v.rule, Why: v.reason(b),
 				Attributes: v.attributes})
 		}
 	}
@@ -97,7 +97,7 @@ func (s *Set) asBundle() *Bundle {
 	if s == nil {
 		return &Bundle{Unknown: Properties}
 	}
-	b := &Bundle{Properties: s.properties}
+	b := &Bundle{Bundle: olm.Bundle{Properties: s.properties}}
 	if s.cluster.Version == "" {
 		b.Unknown = Properties
 	}

@@ -19,7 +19,7 @@ type Set struct {
 	cluster     facts.Cluster
 	properties  []olm.Property
 	around      surroundings
-	judged      boundedMap[factsKey, []Finding]
+	judged      boundedMap[factsKey, []Result]
 	binds       boundedMap[factsKey, []*Definition]
 }
 
@@ -128,7 +128,7 @@ func (s *Set) Empty() bool {
 
 // Judge returns the constraints that a bundle does not satisfy, those that only warn among them, in the order of
 // definitions and constraints. The findings are shared and must not be changed.
-func (s *Set) Judge(b *Bundle, ns Namespace, budget *Budget) []Finding {
+func (s *Set) Judge(b *Bundle, ns Namespace, budget *Budget) []Result {
 	if s.Empty() {
 		return nil
 	}
@@ -140,7 +140,7 @@ func (s *Set) Judge(b *Bundle, ns Namespace, budget *Budget) []Finding {
 	defer end()
 	around := s.around.in(ns)
 	judged := &judged{bundle: b, around: &around, budget: own}
-	var found []Finding
+	var found []Result
 	transient := false
 	weight := int64(256)
 	for _, d := range s.definitions {
@@ -166,14 +166,14 @@ func (s *Set) Judge(b *Bundle, ns Namespace, budget *Budget) []Finding {
 }
 
 // failed returns the finding on a faulty definition.
-func (d *Definition) failed(fault *Fault) Finding {
-	return Finding{Definition: d, Outcome: Failed, Why: fault.Path + " " + fault.Message}
+func (d *Definition) failed(fault *Fault) Result {
+	return Result{Definition: d, Outcome: Failed, Why: fault.Path + " " + fault.Message}
 }
 
 // judge returns the finding on a bundle. It is not lasting if judging was interrupted.
-func (c *Constraint) judge(d *Definition, s *judged) (f Finding, lasting bool) {
+func (c *Constraint) judge(d *Definition, s *judged) (f Result, lasting bool) {
 	v := c.check.judge(s)
-	f = Finding{Definition: d, Constraint: c, Outcome: v.outcome, Message: c.Message, Rule: v.rule,
+	f = Result{Definition: d, Constraint: c, Outcome: v.outcome, Message: c.Message, Rule: v.rule,
 		Costly: v.costly, Attributes: v.attributes}
 	if v.outcome == Satisfied {
 		return f, true
@@ -263,7 +263,7 @@ func digest(b *Bundle, ns Namespace) factsKey {
 			buffer = append(buffer, part...)
 		}
 	}
-	text(b.CSV, b.Package, b.Version, b.Release, b.Channel, b.Catalog.Namespace, b.Catalog.Name, ns.Name,
+	text(b.Name, b.Package, b.Version, b.Release, b.Channel, b.Catalog.Namespace, b.Catalog.Name, ns.Name,
 		b.Deprecated.Package, b.Deprecated.Channel, b.Deprecated.Version)
 	if b.Change != nil {
 		text(b.Change.Digest, b.Change.From)

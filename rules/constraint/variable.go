@@ -144,7 +144,7 @@ var variables = []variable{
 	{name: varPackage, declared: cel.StringType, attribute: Package,
 		read: func(b *Bundle, _ *facts.Cluster) ref.Val { return seen(b.Package) }},
 	{name: varCSV, declared: cel.StringType, attribute: CSV,
-		read: func(b *Bundle, _ *facts.Cluster) ref.Val { return seen(b.CSV) }},
+		read: func(b *Bundle, _ *facts.Cluster) ref.Val { return seen(b.Name) }},
 	{name: varVersion, declared: cel.StringType, attribute: Version,
 		read: func(b *Bundle, _ *facts.Cluster) ref.Val { return seen(b.Version) }},
 	{name: varRelease, declared: cel.StringType, attribute: Release,
@@ -238,7 +238,7 @@ func (b *Bundle) notKnown(a Attributes) string {
 	if a&Deprecation != 0 && b.Catalog != (olm.Catalog{}) && b.Package != "" {
 		return (&Bundle{}).notKnown(a) + " (the PackageManifest of package " + text.Name(b.Package) + " in catalog " +
 			text.Name(b.Catalog.Namespace) + "/" + text.Name(b.Catalog.Name) + " is not known, or does not have " +
-			text.Name(b.CSV) + ")"
+			text.Name(b.Name) + ")"
 	}
 	names := a.Names()
 	if len(names) == 0 {

@@ -163,7 +163,7 @@ func newWriteActivation(w *Write, around *surroundings) *activation {
 
 // JudgeWrite returns the constraints on the target of a write that the write does not satisfy, as Judge does for
 // bundles. Unlike bundles, the same objects are not written again and again, so nothing is cached.
-func (s *Set) JudgeWrite(w *Write, ns Namespace, budget *Budget) []Finding {
+func (s *Set) JudgeWrite(w *Write, ns Namespace, budget *Budget) []Result {
 	if s == nil {
 		return nil
 	}
@@ -171,7 +171,7 @@ func (s *Set) JudgeWrite(w *Write, ns Namespace, budget *Budget) []Finding {
 	own, end := budget.ofBundle()
 	defer end()
 	judged := &judged{bundle: &Bundle{}, around: &around, budget: own}
-	var found []Finding
+	var found []Result
 	for _, d := range s.definitions {
 		if fault := d.fault(); fault != nil {
 			found = append(found, d.failed(fault))

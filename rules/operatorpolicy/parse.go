@@ -65,6 +65,7 @@ func parse(op *policyv1beta2.OperatorPolicy, exceptable []string, templates bool
 		HoldDeprecated:  spec.Deprecated == policyv1beta2.DeprecatedHold,
 		Deletion:        spec.EffectiveDeletion(),
 		Pending:         op.Annotations[metakey.Pending],
+		exceptable:      exceptable,
 		Incomplete:      dependsOnCluster(spec, r.templates),
 		source:          "OperatorPolicy " + op.Namespace + "/" + op.Name,
 	}

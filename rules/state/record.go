@@ -116,14 +116,6 @@ func (r *InstallRecord) All() []RecordedOperator {
 	return r.Operators
 }
 
-// Record returns the record of the namespace; nil if there is none.
-func (n *Namespace) Record() *InstallRecord {
-	if n == nil {
-		return nil
-	}
-	return n.record
-}
-
 // Recorded returns what is recorded of a ClusterServiceVersion; nil if nothing is.
 func (n *Namespace) Recorded(csv string) *RecordedOperator {
 	operators := n.Record().All()
@@ -138,7 +130,7 @@ func (n *Namespace) Recorded(csv string) *RecordedOperator {
 // ClusterServiceVersion: it is older than the record, and what it claims was installed after the record began.
 func (n *Namespace) Planted(plan *olm.InstallPlan, csv string) bool {
 	r := n.Recorded(csv)
-	return r != nil && !r.Adopted && plan.Metadata.CreationTimestamp < n.record.Since
+	return r != nil && !r.Adopted && plan.Metadata.CreationTimestamp < n.Record().Since
 }
 
 // RecordedGroup returns the recorded OperatorGroup; nil if none is.
@@ -186,10 +178,7 @@ func (n *Namespace) RecordEnds() string {
 // NextRecord returns what is to be recorded now; nil for nothing. Unresolved is set while it is not known what all
 // policies govern: then no record ends.
 func (n *Namespace) NextRecord(unresolved bool) *InstallRecord {
-	if n == nil {
-		return nil
-	}
-	next := &InstallRecord{Namespace: n.name, UID: n.uid}
+	next := &InstallRecord{Namespace: n.Name(), UID: n.known().contents.UID}
 	var claims []fair.Claim[RecordedOperator]
 	for _, pkg := range n.packagesToRecord(unresolved) {
 		claims = append(claims, n.claimsOf(pkg)...)
@@ -205,10 +194,10 @@ func (n *Namespace) NextRecord(unresolved bool) *InstallRecord {
 	installed := slices.ContainsFunc(next.Operators, func(o RecordedOperator) bool { return o.CSV != "" })
 	// An account is recorded before anything is installed: with the group and its plan deleted nothing else shows it.
 	switch recorded := n.RecordedGroup(); {
-	case len(n.groups) == 1 && (installed || n.groups[0].Spec.ServiceAccount != ""):
-		next.Group = &RecordedGroup{Spec: n.groups[0].Written(n.name)}
-	case len(n.groups) != 1 && recorded != nil && (installed || recorded.ServiceAccount != ""):
-		next.Group = n.record.Group // without a group, or with several, OLM installs nothing: the last one counts
+	case len(n.Groups()) == 1 && (installed || n.Groups()[0].Spec.ServiceAccount != ""):
+		next.Group = &RecordedGroup{Spec: n.Groups()[0].Written(n.Name())}
+	case len(n.Groups()) != 1 && recorded != nil && (installed || recorded.ServiceAccount != ""):
+		next.Group = n.Record().Group // without a group, or with several, OLM installs nothing: the last one counts
 	}
 	return next
 }
@@ -217,7 +206,7 @@ func (n *Namespace) NextRecord(unresolved bool) *InstallRecord {
 // recorded before others, and the rest for the namespace itself, in which tenants write.
 func (n *Namespace) claimsOf(pkg string) (claims []fair.Claim[RecordedOperator]) {
 	isNew := func(o RecordedOperator) int64 {
-		if slices.ContainsFunc(n.record.All(), func(b RecordedOperator) bool { return b.Package == pkg && b.CSV == o.CSV }) {
+		if slices.ContainsFunc(n.Record().All(), func(b RecordedOperator) bool { return b.Package == pkg && b.CSV == o.CSV }) {
 			return 0
 		}
 		return 1
@@ -225,7 +214,7 @@ func (n *Namespace) claimsOf(pkg string) (claims []fair.Claim[RecordedOperator])
 	operators := n.nextOf(pkg)
 	slices.SortStableFunc(operators, func(a, b RecordedOperator) int { return cmp.Compare(isNew(a), isNew(b)) })
 	for i, o := range operators {
-		claim := fair.Claim[RecordedOperator]{Origin: fair.Origin{Namespace: n.name, Name: pkg, Created: isNew(o)}, Row: o,
+		claim := fair.Claim[RecordedOperator]{Origin: fair.Origin{Namespace: n.Name(), Name: pkg, Created: isNew(o)}, Row: o,
 			Weight: 1}
 		governing := n.Governing(pkg)
 		if i > 0 || len(governing) == 0 {
@@ -251,19 +240,20 @@ func (n *Namespace) packagesToRecord(unresolved bool) []string {
 		}
 	}
 	constrained := n.Constrained()
-	for _, o := range n.record.All() {
+	for _, o := range n.Record().All() {
 		if unresolved || constrained || len(n.Governing(o.Package)) > 0 {
 			add(o.Package)
 		}
 	}
-	for _, pkg := range slices.Sorted(maps.Keys(n.byPackage)) {
-		if slices.ContainsFunc(n.byPackage[pkg], func(p *operatorpolicy.Policy) bool { return !p.AnyNamespace }) {
+	byPackage := n.known().byPackage
+	for _, pkg := range slices.Sorted(maps.Keys(byPackage)) {
+		if slices.ContainsFunc(byPackage[pkg], func(p *operatorpolicy.Policy) bool { return !p.AnyNamespace }) {
 			add(pkg)
 		}
 	}
-	for i := range n.installed {
-		if constrained && n.installed[i].Spec != nil {
-			add(n.installed[i].Package)
+	for i := range n.Installed() {
+		if constrained && n.Installed()[i].Spec != nil {
+			add(n.Installed()[i].Package)
 		}
 	}
 	return packages
@@ -273,13 +263,13 @@ func (n *Namespace) packagesToRecord(unresolved bool) []string {
 // another one is installed.
 func (n *Namespace) nextOf(pkg string) []RecordedOperator {
 	var before, next []RecordedOperator
-	for _, o := range n.record.All() {
+	for _, o := range n.Record().All() {
 		if o.Package == pkg {
 			before = append(before, o)
 		}
 	}
-	for i := range n.installed {
-		if c := &n.installed[i]; c.Package == pkg && c.Spec != nil {
+	for i := range n.Installed() {
+		if c := &n.Installed()[i]; c.Package == pkg && c.Spec != nil {
 			next = append(next, n.recordOf(c, before))
 		}
 	}
@@ -295,11 +285,11 @@ func (n *Namespace) nextOf(pkg string) []RecordedOperator {
 // recordOf returns what is to be recorded of an installed ClusterServiceVersion. Its first contents count where a
 // policy freezes them.
 func (n *Namespace) recordOf(c *Installed, before []RecordedOperator) RecordedOperator {
-	now := RecordedOperator{Package: c.Package, CSV: c.CSV, Version: c.Version, UID: c.UID,
+	now := RecordedOperator{Package: c.Package, CSV: c.Name, Version: c.Version, UID: c.UID,
 		Digest: hexadecimal(c.Spec.SpecDigest()), Annotations: hexadecimal(c.Spec.AnnotationsDigest()),
 		Adopted: len(before) == 0}
 	for _, b := range before {
-		if b.CSV != c.CSV || b.UID != "" && b.UID != c.UID {
+		if b.CSV != c.Name || b.UID != "" && b.UID != c.UID {
 			continue
 		}
 		if len(n.Governing(c.Package)) > 0 {
@@ -316,4 +306,75 @@ func hexadecimal(digest [sha256.Size]byte) string { return hex.EncodeToString(di
 func (n *Namespace) removed(pkg string) bool {
 	forbids := func(p *operatorpolicy.Policy) bool { return p.Enforced && p.MustNotHave && p.Unreadable() == "" }
 	return slices.ContainsFunc(n.Governing(pkg), forbids) && len(n.Subscribers(pkg)) == 0
+}
+
+// contents is the result of comparing an installed ClusterServiceVersion with its plan.
+type contents int
+
+const (
+	// contentsUnknown means that no plan has the manifest: the plan was deleted, or refers to an image.
+	contentsUnknown contents = iota
+	contentsSame
+	contentsChanged
+)
+
+// comparedWithPlans compares contents with those that plans have written under a name. Tenants may have written the status of a
+// plan before a policy governed the namespace: this is enough to report a difference, and never to allow one.
+func (n *Namespace) comparedWithPlans(csv string, spec *olm.CSVSpec) contents {
+	found := contentsUnknown
+	for _, plan := range n.Plans() {
+		if !plan.Spec.Approved {
+			continue
+		}
+		for i := range plan.Status.Steps {
+			s := &plan.Status.Steps[i]
+			if !s.WritesCSV(csv) || s.Resource.Manifest.Spec == nil || s.Status != "Created" && s.Status != "Present" {
+				continue
+			}
+			if s.Resource.Manifest.Spec.ContentsDigest() == spec.ContentsDigest() {
+				return contentsSame
+			}
+			found = contentsChanged
+		}
+	}
+	return found
+}
+
+// IsRecorded reports whether contents are those that are recorded of a ClusterServiceVersion, of which a record of an
+// earlier release has the spec alone. It returns false without a record.
+func (n *Namespace) IsRecorded(csv string, spec *olm.CSVSpec) bool {
+	r := n.Recorded(csv)
+	return r != nil && r.Digest == hexadecimal(spec.SpecDigest()) &&
+		(r.Annotations == "" || r.Annotations == hexadecimal(spec.AnnotationsDigest()))
+}
+
+// InstalledAsRecorded reports whether a ClusterServiceVersion is installed with the contents that are recorded of it.
+func (n *Namespace) InstalledAsRecorded(csv string) bool {
+	return slices.ContainsFunc(n.Installed(),
+		func(c Installed) bool { return c.Name == csv && c.Spec != nil && n.IsRecorded(csv, c.Spec) })
+}
+
+// Drifted reports whether an installed ClusterServiceVersion differs from what is recorded of it or, without a record
+// or if its contents were adopted, from its plan. It returns false if neither has its contents.
+func (n *Namespace) Drifted(csv string) bool {
+	for i := range n.Installed() {
+		if c := &n.Installed()[i]; c.Name == csv && c.Spec != nil {
+			r := n.Recorded(csv)
+			if r != nil && !n.IsRecorded(csv, c.Spec) {
+				return true
+			}
+			return (r == nil || r.Adopted) && n.comparedWithPlans(csv, c.Spec) == contentsChanged
+		}
+	}
+	return false
+}
+
+// DriftedOf returns an installed ClusterServiceVersion of a package that differs from its plan, or "".
+func (n *Namespace) DriftedOf(pkg string) string {
+	for _, c := range n.Installed() {
+		if c.Package == pkg && n.Drifted(c.Name) {
+			return c.Name
+		}
+	}
+	return ""
 }

@@ -259,6 +259,22 @@ type Finding struct {
 	From PolicyRef
 }
 
+// OnHold returns the finding that something is held; accepted is what it waits for.
+func OnHold(what, accepted string) Finding {
+	return Finding{Decision: Hold, What: what + " is held", Accepted: accepted}
+}
+
+// NotAllowed returns the finding that something is not allowed.
+func NotAllowed(what, accepted string) Finding {
+	return Finding{Decision: Deny, What: what + " is not allowed", Accepted: accepted}
+}
+
+// At returns the finding with the path of the offending field.
+func (f Finding) At(field string) Finding {
+	f.Field = field
+	return f
+}
+
 // Silent reports whether the rule has found nothing.
 func (f Finding) Silent() bool { return f.What == "" }
 

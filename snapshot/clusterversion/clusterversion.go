@@ -1,19 +1,32 @@
+// Package clusterversion watches the version of the cluster: of Kubernetes and, on OpenShift, of OpenShift. Constraints
+// and the minimum versions of bundles are judged by it.
 package clusterversion
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/blang/semver/v4"
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/opgate/opgate/internal/signal"
+	"github.com/opgate/opgate/internal/watched"
 	"github.com/opgate/opgate/rules/facts"
 )
 
@@ -137,4 +150,116 @@ func (w *Watcher) update(change func()) {
 	w.lastNotified = facts.Cluster{Version: w.kubernetes, OpenShift: w.openShift}
 	w.Log.Info("versions of the cluster", "kubernetes", w.kubernetes, "openshift", w.openShift)
 	w.Changed(w.lastNotified)
+}
+
+// readKubernetes reads the version of the API server.
+func (w *Watcher) readKubernetes(ctx context.Context) error {
+	raw, err := w.discovery.RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
+	if err != nil {
+		return err
+	}
+	var info version.Info
+	if err := json.Unmarshal(raw, &info); err != nil {
+		return fmt.Errorf("read the version: %w", err)
+	}
+	kubernetes, err := kubernetesVersion(info.GitVersion)
+	if err != nil {
+		return err
+	}
+	w.update(func() { w.kubernetes = kubernetes })
+	return nil
+}
+
+// kubernetesVersion truncates a gitVersion, such as v1.36.3-eks-1234+abc, to what OLM compares minKubeVersion with:
+// suffixes of vendors would make it a pre-release, which is less than the release.
+func kubernetesVersion(gitVersion string) (string, error) {
+	v := strings.TrimPrefix(gitVersion, "v")
+	if i := strings.IndexAny(v, "-+"); i >= 0 {
+		v = v[:i]
+	}
+	if _, err := semver.Parse(v); err != nil {
+		return "", fmt.Errorf("version %q of the API server is not a semantic version: %w", gitVersion, err)
+	}
+	return v, nil
+}
+
+// clusterVersions contain the version of OpenShift, or the one that it is being upgraded to.
+var clusterVersions = schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1",
+	Resource: "clusterversions"}
+
+// clusterVersionName is the name of the only ClusterVersion.
+const clusterVersionName = "version"
+
+// isOpenShift reports whether the API server serves ClusterVersions.
+func (w *Watcher) isOpenShift(ctx context.Context) (bool, error) {
+	var served metav1.APIResourceList
+	err := w.discovery.RESTClient().Get().AbsPath("/apis", clusterVersions.Group,
+		clusterVersions.Version).Do(ctx).Into(&served)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return slices.ContainsFunc(served.APIResources,
+		func(r metav1.APIResource) bool { return r.Name == clusterVersions.Resource }), err
+}
+
+// watchOpenShift watches the ClusterVersion until the context ends.
+func (w *Watcher) watchOpenShift(ctx context.Context) {
+	var version *watched.Object
+	changed := func() { w.update(func() { w.openShift, w.openShiftKnown = desired(version.Get()), true }) }
+	version, err := watched.New(w.objects, clusterVersions, "", clusterVersionName, changed, w.Log)
+	if err != nil {
+		w.Log.Error(err, "OpenShift version is not watched")
+		return
+	}
+	// It returns an error on a running informer only.
+	_ = version.Informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		w.Log.Info("OpenShift version watch interrupted, retrying with backoff", "error", err.Error())
+		// Otherwise a missing permission would hide the version of Kubernetes permanently.
+		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) {
+			w.update(func() { w.openShiftKnown = true })
+		}
+	})
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() {
+		if cache.WaitForCacheSync(ctx.Done(), version.Synced) {
+			w.update(func() { w.openShiftKnown = true }) // even if there is none
+		}
+	})
+	version.Informer.RunWithContext(ctx)
+}
+
+// desired returns the version that the cluster has or is being upgraded to.
+func desired(u *unstructured.Unstructured) string {
+	if u == nil {
+		return ""
+	}
+	version, _, _ := unstructured.NestedString(u.Object, "status", "desired", "version") // another type is ignored
+	return version
+}
+
+// Read reads the versions of the cluster once, for commands. As in Options.Changed, OpenShift is empty if the cluster
+// is not OpenShift. If only that version cannot be read, that of Kubernetes is returned with the error.
+func Read(ctx context.Context, config *rest.Config) (facts.Cluster, error) {
+	w, err := New(Options{Config: config, Changed: func(facts.Cluster) {}})
+	if err != nil {
+		return facts.Cluster{}, err
+	}
+	if err := w.readKubernetes(ctx); err != nil {
+		return facts.Cluster{}, fmt.Errorf("read the version of Kubernetes: %w", err)
+	}
+	versions := facts.Cluster{Version: w.kubernetes}
+	served, err := w.isOpenShift(ctx)
+	if err != nil || !served {
+		return versions, err
+	}
+	object, err := w.objects.Resource(clusterVersions).Get(ctx, clusterVersionName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return versions, nil
+	}
+	if err != nil {
+		return versions, fmt.Errorf("read the version of OpenShift: %w", err)
+	}
+	versions.OpenShift = desired(object)
+	return versions, nil
 }

@@ -14,15 +14,21 @@ import (
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/change"
 	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/snapshot/supply"
 )
 
 const (
@@ -81,9 +87,7 @@ type entry struct {
 // New returns a cache. Start runs it.
 func New(o Options) *Cache {
 	return &Cache{Options: o, asked: make(chan struct{}), entries: map[types.UID]*entry{},
-		unpacked: map[types.UID][sha256.Size]byte{},
-		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](firstRetry, lastRetry))}
+		unpacked: map[types.UID][sha256.Size]byte{}, queue: supply.NewQueue[types.UID](firstRetry, lastRetry)}
 }
 
 // Get returns what a plan changes; nil while that is not known, and then it is being read. It implements rules.Changes.
@@ -113,37 +117,27 @@ func (c *Cache) Get(plan *olm.InstallPlan, replacements []state.Replacement) *st
 // Start reads until the context ends.
 func (c *Cache) Start(ctx context.Context) error {
 	var running sync.WaitGroup
-	for range maxReads {
-		running.Go(func() {
-			for c.process(ctx) {
-			}
-		})
-	}
+	running.Go(func() {
+		supply.Run(ctx, c.queue, maxReads, func(id types.UID) { c.process(ctx, id) })
+	})
 	select {
 	case <-c.asked:
 		if c.Watch != nil {
-			running.Go(func() { c.Watch(ctx, c.objectChanged) })
+			c.Watch(ctx, c.objectChanged)
 		}
-		<-ctx.Done()
 	case <-ctx.Done():
 	}
-	c.queue.ShutDown()
 	running.Wait()
 	return nil
 }
 
-// process reads the next plan of the queue. It returns false once the queue is shut down.
-func (c *Cache) process(ctx context.Context) bool {
-	id, shutdown := c.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer c.queue.Done(id)
+// process reads a plan.
+func (c *Cache) process(ctx context.Context, id types.UID) {
 	c.mu.Lock()
 	e := c.entries[id]
-	if e == nil || ctx.Err() != nil {
+	if e == nil {
 		c.mu.Unlock()
-		return true
+		return
 	}
 	plan, replacements := e.plan, e.replacements
 	c.mu.Unlock()
@@ -160,7 +154,6 @@ func (c *Cache) process(ctx context.Context) bool {
 	} else if c.update(id, reading, err) {
 		c.Changed(plan.Namespace)
 	}
-	return true
 }
 
 // drop forgets a plan. One that is asked for again is read again.
@@ -227,11 +220,11 @@ func (e *entry) beforeApproval(now *Reading) *Reading {
 // unread returns change sets that say why they are not known.
 func unread(plan [sha256.Size]byte, replacements []state.Replacement, problem string) *state.PlanChanges {
 	p := &state.PlanChanges{Plan: plan, Replacements: replacements, ByCSV: map[string]*change.Set{},
-		Bundles: map[string]*state.UnpackedBundle{}}
+		Bundles: map[string]*olm.Bundle{}}
 	fault := "they are not read yet: " + text.Escape(problem)
 	for _, c := range replacements {
 		p.ByCSV[c.CSV] = &change.Set{CSV: c.CSV, Package: c.Package, Version: c.Version, From: c.From, Fault: fault}
-		p.Bundles[c.CSV] = &state.UnpackedBundle{Fault: fault}
+		p.Bundles[c.CSV] = &olm.Bundle{Fault: fault}
 	}
 	return p
 }
@@ -259,7 +252,7 @@ func (c *Cache) replaced(r *Reading) {
 			set.Fault = fault
 		}
 		for csv := range r.Bundles {
-			r.Bundles[csv] = &state.UnpackedBundle{Fault: fault}
+			r.Bundles[csv] = &olm.Bundle{Fault: fault}
 		}
 	}
 }
@@ -294,13 +287,58 @@ func (c *Cache) makeRoom() {
 	if len(c.entries) < maxEntries {
 		return
 	}
-	var oldest types.UID
-	var at time.Time
-	for id, e := range c.entries {
-		if at.IsZero() || e.asked.Before(at) {
-			oldest, at = id, e.asked
-		}
-	}
+	oldest := supply.Oldest(c.entries, func(e *entry) time.Time { return e.asked })
 	delete(c.entries, oldest)
 	c.queue.Forget(oldest)
+}
+
+// Watch returns a function for Options.Watch that watches the metadata of the objects: their contents are read only for
+// plans. ConfigMaps are watched in namespaces, each by a watch of its own; nil is all.
+func Watch(client metadata.Interface, namespaces []string) func(context.Context, func(string, metav1.Object)) {
+	return func(ctx context.Context, changed func(string, metav1.Object)) {
+		var running sync.WaitGroup
+		watch := func(resource schema.GroupVersionResource, namespace, selector string) {
+			informer := metadatainformer.NewFilteredMetadataInformer(client, resource, namespace, 0, nil,
+				func(o *metav1.ListOptions) { o.LabelSelector = selector }).Informer()
+			note := func(object any) {
+				if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+					object = gone.Obj
+				}
+				changed(resource.Resource, object.(metav1.Object))
+			}
+			_ = informer.SetTransform(onlyIdentity) // fails only for a running informer
+			// Adding a handler fails only for a stopped informer.
+			_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: note, DeleteFunc: note,
+				UpdateFunc: func(old, now any) {
+					if differs(resource, old.(metav1.Object), now.(metav1.Object)) {
+						note(now)
+					}
+				}})
+			running.Go(func() { informer.RunWithContext(ctx) })
+		}
+		watch(definitions, metav1.NamespaceAll, "")
+		if namespaces == nil {
+			namespaces = []string{metav1.NamespaceAll}
+		}
+		for _, namespace := range namespaces {
+			watch(configMaps, namespace, metakey.OLMManaged+"=true")
+		}
+		running.Wait()
+	}
+}
+
+// differs reports whether more than the status may have changed. ConfigMaps have no generation.
+func differs(resource schema.GroupVersionResource, old, now metav1.Object) bool {
+	if resource == definitions {
+		return old.GetUID() != now.GetUID() || old.GetGeneration() != now.GetGeneration()
+	}
+	return old.GetResourceVersion() != now.GetResourceVersion()
+}
+
+// onlyIdentity drops the metadata that is not read.
+func onlyIdentity(object any) (any, error) {
+	if m, ok := object.(*metav1.PartialObjectMetadata); ok {
+		m.ManagedFields, m.Annotations, m.Labels, m.OwnerReferences, m.Finalizers = nil, nil, nil, nil, nil
+	}
+	return object, nil
 }

@@ -28,7 +28,7 @@ type fileKey struct {
 // names none.
 func (f *Files) Add(raw []byte, namespace string) {
 	var h struct {
-		head
+		partialObject
 		Metadata struct {
 			Namespace string `json:"namespace"`
 			Name      string `json:"name"`

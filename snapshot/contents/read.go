@@ -1,3 +1,10 @@
+// Package contents reads what InstallPlans bring: the manifests in a plan, or in the ConfigMaps that OLM unpacked its
+// bundles into, and the installed objects that they replace. The comparison itself is package rules/change.
+//
+// The webhook never waits for it. A Cache answers from memory, reads in the background when a snapshot first shows a
+// plan whose policy asks for consent, or that a Constraint judges by contents, and reads again when one of the objects
+// changes. Of each ClusterServiceVersion it keeps the result of the comparison, a few kilobytes, and the lists that
+// Constraints read, which package olm bounds; of the rest of a manifest nothing.
 package contents
 
 import (
@@ -74,22 +81,15 @@ type Reading struct {
 func Read(
 	ctx context.Context, source Source, plan types.NamespacedName, replacements []state.Replacement,
 ) (*Reading, error) {
-	raw, err := source.Get(ctx, plans, plan)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("read InstallPlan %s: %w", plan, errDeleted)
-	case err != nil:
-		return nil, fmt.Errorf("read InstallPlan %s: %w", plan, err)
-	}
-	stored, err := olm.DecodePlan(raw)
+	stored, err := readPlan(ctx, source, plan, errDeleted)
 	if err != nil {
-		return nil, fmt.Errorf("read InstallPlan %s: %w", plan, err)
+		return nil, err
 	}
 	r := &reader{Source: source, namespace: plan.Namespace, plan: stored}
 	r.Approved = stored.Spec.Approved
 	r.Finished = stored.Finished()
 	r.Plan, r.Replacements = stored.ContentsDigest(), replacements
-	r.ByCSV, r.Bundles = map[string]*change.Set{}, map[string]*state.UnpackedBundle{}
+	r.ByCSV, r.Bundles = map[string]*change.Set{}, map[string]*olm.Bundle{}
 	for _, replacement := range replacements {
 		set, err := r.compare(ctx, replacement)
 		if err != nil {
@@ -98,6 +98,23 @@ func Read(
 		r.ByCSV[replacement.CSV] = set
 	}
 	return &r.Reading, nil
+}
+
+// readPlan reads a plan. missing is the cause of the error if it does not exist.
+func readPlan(
+	ctx context.Context, source Source, key types.NamespacedName, missing error,
+) (plan *olm.InstallPlan, err error) {
+	raw, err := source.Get(ctx, plans, key)
+	if apierrors.IsNotFound(err) {
+		err = missing
+	}
+	if err == nil {
+		plan, err = olm.DecodePlan(raw)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read InstallPlan %s: %w", key, err)
+	}
+	return plan, nil
 }
 
 // reader reads one plan.
@@ -114,7 +131,7 @@ func (r *reader) compare(ctx context.Context, replaces state.Replacement) (*chan
 		return nil, err
 	}
 	set := &change.Set{Fault: fault}
-	r.Bundles[replaces.CSV] = &state.UnpackedBundle{Fault: fault}
+	r.Bundles[replaces.CSV] = &olm.Bundle{Fault: fault}
 	if fault == "" {
 		contents := change.ReadContents(replaces.CSV, r.namespace, manifests)
 		if ref != nil {
@@ -143,20 +160,20 @@ func (r *reader) compare(ctx context.Context, replaces state.Replacement) (*chan
 }
 
 // bundleOf returns what Constraints read of the contents of a bundle.
-func bundleOf(c *change.Contents) *state.UnpackedBundle {
+func bundleOf(c *change.Contents) *olm.Bundle {
 	csv, err := c.ClusterServiceVersion()
 	if err != nil {
-		return &state.UnpackedBundle{Fault: err.Error()}
+		return &olm.Bundle{Fault: err.Error()}
 	}
 	csv.Spec.KeepDigest()
-	return &state.UnpackedBundle{Spec: &csv.Spec, Grants: c.Grants()}
+	return &olm.Bundle{Spec: &csv.Spec, Grants: c.Grants()}
 }
 
 // manifests returns the objects that a ClusterServiceVersion of the plan brings, with the reference to the ConfigMap
 // that they are in, if they are; or the fault for which they cannot be read.
 func (r *reader) manifests(
 	ctx context.Context, csv string,
-) (manifests []json.RawMessage, in *reference, fault string, err error) {
+) (manifests []json.RawMessage, in *olm.Reference, fault string, err error) {
 	found := false
 	for i := range r.plan.Status.Steps {
 		step := &r.plan.Status.Steps[i]
@@ -169,7 +186,7 @@ func (r *reader) manifests(
 			return nil, nil, fmt.Sprintf("the manifest of %s %s in the plan cannot be read: %s",
 				text.Name(step.Resource.Kind), text.Name(step.Resource.Name), text.Escape(err.Error())), nil
 		}
-		ref, ok := referenceIn(manifest)
+		ref, ok := olm.ReadReference(manifest)
 		switch {
 		case !ok:
 			manifests = append(manifests, typed(manifest, &step.Resource))
@@ -190,28 +207,6 @@ func (r *reader) manifests(
 	return manifests, in, fault, nil
 }
 
-// reference is the manifest of a step whose bundle OLM unpacked into a ConfigMap: UnpackedBundleReference in
-// operator-lifecycle-manager pkg/controller/operators/catalog/operator.go.
-type reference struct {
-	Kind                   string `json:"kind"`
-	Name                   string `json:"name"`
-	Namespace              string `json:"namespace"`
-	CatalogSourceName      string `json:"catalogSourceName"`
-	CatalogSourceNamespace string `json:"catalogSourceNamespace"`
-	Replaces               string `json:"replaces"`
-	Properties             string `json:"properties"`
-}
-
-// referenceIn reads a manifest as OLM does, with encoding/json: a key in another case must not mean different things to
-// the two.
-func referenceIn(manifest []byte) (ref reference, ok bool) {
-	if json.Unmarshal(manifest, &ref) != nil {
-		return ref, false
-	}
-	return ref, ref.Kind == "ConfigMap" && ref.Name != "" && ref.Namespace != "" && ref.CatalogSourceName != "" &&
-		ref.CatalogSourceNamespace != ""
-}
-
 // isPartial reports whether an object that a source does not have may exist.
 func isPartial(s Source) bool {
 	files, ok := s.(*Files)
@@ -220,13 +215,13 @@ func isPartial(s Source) bool {
 
 // unpack returns the manifests in the ConfigMap that a step refers to.
 func (r *reader) unpack(
-	ctx context.Context, ref reference, step *olm.StepResource,
+	ctx context.Context, ref olm.Reference, step *olm.StepResource,
 ) (manifests []json.RawMessage, fault string, err error) {
 	key := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 	name := "ConfigMap " + text.Name(key.String()) + ", which its bundle is unpacked into,"
 	r.Unpacked = append(r.Unpacked, Unpacked{NamespacedName: key})
-	if ref.Namespace != step.CatalogNamespace || ref.CatalogSourceNamespace != step.CatalogNamespace ||
-		ref.CatalogSourceName != step.CatalogName {
+	if ref.Namespace != step.CatalogNamespace || ref.CatalogNamespace != step.CatalogNamespace ||
+		ref.CatalogName != step.CatalogName {
 		return nil, name + " is not in the namespace of its catalog", nil
 	}
 	raw, err := r.Get(ctx, configMaps, key)
@@ -239,7 +234,7 @@ func (r *reader) unpack(
 	case err != nil:
 		return nil, "", fmt.Errorf("read ConfigMap %s: %w", key, err)
 	}
-	var head struct {
+	var object struct {
 		Metadata struct {
 			UID         types.UID         `json:"uid"`
 			Labels      map[string]string `json:"labels"`
@@ -248,16 +243,16 @@ func (r *reader) unpack(
 		Data       json.RawMessage `json:"data"`
 		BinaryData json.RawMessage `json:"binaryData"`
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {
 		return nil, name + " cannot be read: " + text.Escape(err.Error()), nil
 	}
 	found := &r.Unpacked[len(r.Unpacked)-1]
-	if len(head.Data)+len(head.BinaryData) > 0 {
-		found.UID, found.Contents = head.Metadata.UID,
-			sha256.Sum256(slices.Concat([]byte(head.Metadata.Annotations[metakey.ContentEncoding]+"\x00"), head.Data, []byte{0},
-				head.BinaryData))
+	if len(object.Data)+len(object.BinaryData) > 0 {
+		found.UID, found.Contents = object.Metadata.UID,
+			sha256.Sum256(slices.Concat([]byte(object.Metadata.Annotations[metakey.ContentEncoding]+"\x00"), object.Data, []byte{0},
+				object.BinaryData))
 	}
-	if head.Metadata.Labels[metakey.OLMManaged] != "true" {
+	if object.Metadata.Labels[metakey.OLMManaged] != "true" {
 		return nil, name + " is not OLM's: it lacks label " + metakey.OLMManaged + "=true", nil
 	}
 	if manifests, err = change.Unpack(raw); err != nil {
@@ -276,7 +271,7 @@ func typed(manifest json.RawMessage, step *olm.StepResource) json.RawMessage {
 	if kind == bundleSecret {
 		kind = "Secret"
 	}
-	if h := headOf(manifest); h.Kind == kind && h.APIVersion == apiVersion {
+	if h := partialOf(manifest); h.Kind == kind && h.APIVersion == apiVersion {
 		return manifest
 	}
 	var object map[string]json.RawMessage
@@ -293,7 +288,7 @@ func typed(manifest json.RawMessage, step *olm.StepResource) json.RawMessage {
 	return raw
 }
 
-type head struct {
+type partialObject struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Metadata   struct {
@@ -302,7 +297,7 @@ type head struct {
 	} `json:"metadata"`
 }
 
-func headOf(manifest []byte) (h head) {
+func partialOf(manifest []byte) (h partialObject) {
 	// what does not decode replaces nothing, and the comparison refuses it
 	_ = kjson.UnmarshalCaseSensitivePreserveInts(manifest, &h)
 	return h
@@ -318,12 +313,12 @@ func (r *reader) installed(ctx context.Context, replaces *state.Replacement, man
 		if err != nil {
 			return nil, "", err
 		}
-		if installed, missing, err = r.brought(ctx, replaces, csv); err != nil {
+		if installed, missing, err = r.installedBundle(ctx, replaces, csv); err != nil {
 			return nil, "", err
 		}
 	}
 	for _, m := range manifests {
-		h := headOf(m)
+		h := partialOf(m)
 		if !isDefinition(&h) || h.Metadata.Name == "" || len(content.IsPathSegmentName(h.Metadata.Name)) > 0 {
 			continue // no object has such a name
 		}
@@ -340,7 +335,7 @@ func (r *reader) installed(ctx context.Context, replaces *state.Replacement, man
 	return installed, missing, nil
 }
 
-func isDefinition(h *head) bool {
+func isDefinition(h *partialObject) bool {
 	return schema.FromAPIVersionAndKind(h.APIVersion, h.Kind).GroupKind() ==
 		schema.GroupKind{Group: definitions.Group, Kind: "CustomResourceDefinition"}
 }
@@ -350,24 +345,24 @@ func (r *reader) installedCSV(ctx context.Context, replaces *state.Replacement) 
 	key := types.NamespacedName{Namespace: r.namespace, Name: replaces.From}
 	raw, err := r.Get(ctx, csvs, key)
 	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("read ClusterServiceVersion %s: %w", key, errUninstalled)
+		err = errUninstalled
+	}
+	var csv *olm.CSV
+	if err == nil {
+		csv, err = olm.Decode[olm.CSV](raw)
+	}
+	if err == nil && csv.Spec.ContentsDigest() != replaces.FromDigest {
+		err = errStale
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read ClusterServiceVersion %s: %w", key, err)
-	}
-	csv, err := olm.DecodeCSV(raw)
-	if err != nil {
-		return nil, fmt.Errorf("read ClusterServiceVersion %s: %w", key, err)
-	}
-	if csv.Spec.ContentsDigest() != replaces.FromDigest {
-		return nil, fmt.Errorf("read ClusterServiceVersion %s: %w", key, errStale)
 	}
 	return raw, nil
 }
 
-// brought returns the installed ClusterServiceVersion and the other objects of its bundle as the plan that installed
+// installedBundle returns the installed ClusterServiceVersion and the other objects of its bundle as the plan that installed
 // it has them, without the definitions, or why these are not known. Only OLM writes plans in a governed namespace.
-func (r *reader) brought(
+func (r *reader) installedBundle(
 	ctx context.Context, replaces *state.Replacement, csv json.RawMessage,
 ) (all []json.RawMessage, missing string, err error) {
 	all = []json.RawMessage{csv}
@@ -375,16 +370,9 @@ func (r *reader) brought(
 		return all, "there is not exactly one InstallPlan that installed it", nil
 	}
 	key := types.NamespacedName{Namespace: r.namespace, Name: replaces.FromPlan}
-	raw, err := r.Get(ctx, plans, key)
-	if apierrors.IsNotFound(err) {
-		return nil, "", fmt.Errorf("read InstallPlan %s: %w", key, errStale)
-	}
+	plan, err := readPlan(ctx, r.Source, key, errStale)
 	if err != nil {
-		return nil, "", fmt.Errorf("read InstallPlan %s: %w", key, err)
-	}
-	plan, err := olm.DecodePlan(raw)
-	if err != nil {
-		return nil, "", fmt.Errorf("read InstallPlan %s: %w", key, err)
+		return nil, "", err
 	}
 	if !plan.Installed(replaces.From) {
 		return nil, "", fmt.Errorf("read InstallPlan %s: %w", key, errStale)
@@ -401,7 +389,7 @@ func (r *reader) brought(
 		return all, fault, err
 	}
 	for _, m := range manifests {
-		if h := headOf(m); h.Kind != olm.KindClusterServiceVersion && !isDefinition(&h) {
+		if h := partialOf(m); h.Kind != olm.KindClusterServiceVersion && !isDefinition(&h) {
 			all = append(all, m)
 		}
 	}
@@ -410,6 +398,6 @@ func (r *reader) brought(
 
 // createdOf returns when an object was created, as RFC 3339 in UTC.
 func createdOf(raw []byte) string {
-	h := headOf(raw)
+	h := partialOf(raw)
 	return h.Metadata.CreationTimestamp
 }

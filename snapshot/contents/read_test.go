@@ -151,7 +151,7 @@ var managed = map[string]string{"olm.managed": "true"}
 
 func digestOf(t testing.TB, csv string) [32]byte {
 	t.Helper()
-	c, err := olm.DecodeCSV([]byte(csv))
+	c, err := olm.Decode[olm.CSV]([]byte(csv))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/snapshot/supply"
 )
 
 const (
@@ -101,8 +102,7 @@ func New(o Options) *Cache {
 		o.Log = logr.Discard()
 	}
 	return &Cache{Options: o, fetch: manifests{o.Client}.fetch, entries: map[query]*entry{},
-		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[query](firstRetry, lastRetry))}
+		queue: supply.NewQueue[query](firstRetry, lastRetry)}
 }
 
 // Get returns a package of a catalog; a zero source, or one with an empty part, is any catalog that has the package. It
@@ -193,28 +193,14 @@ func (c *Cache) Forget(pkg string) {
 
 // Start fetches until the context ends.
 func (c *Cache) Start(ctx context.Context) error {
-	var workers sync.WaitGroup
-	for range maxFetches {
-		workers.Go(func() {
-			for c.process(ctx) {
-			}
-		})
-	}
-	<-ctx.Done()
-	c.queue.ShutDown()
-	workers.Wait()
+	supply.Run(ctx, c.queue, maxFetches, func(q query) { c.process(ctx, q) })
 	return nil
 }
 
-// process runs the next query of the queue. It returns false once the queue is shut down.
-func (c *Cache) process(ctx context.Context) bool {
-	q, shutdown := c.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer c.queue.Done(q)
-	if ctx.Err() != nil || !c.begin(q) {
-		return true
+// process runs a query.
+func (c *Cache) process(ctx context.Context, q query) {
+	if !c.begin(q) {
+		return
 	}
 	requestContext, cancel := context.WithTimeout(ctx, c.Timeout)
 	content, err := c.fetch(requestContext, q)
@@ -222,7 +208,6 @@ func (c *Cache) process(ctx context.Context) bool {
 	if c.update(q, content, err) && c.Changed != nil {
 		c.Changed(q.pkg)
 	}
-	return true
 }
 
 // begin reports whether to fetch a query now. If it is due later, it is queued for then.
@@ -328,14 +313,7 @@ func (c *Cache) makeRoom() {
 	if len(c.entries) < maxEntries {
 		return
 	}
-	var oldest query
-	var at time.Time
-	for q, e := range c.entries {
-		if at.IsZero() || e.asked.Before(at) {
-			oldest, at = q, e.asked
-		}
-	}
-	c.drop(oldest)
+	c.drop(supply.Oldest(c.entries, func(e *entry) time.Time { return e.asked }))
 }
 
 func (c *Cache) drop(q query) {

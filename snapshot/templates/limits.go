@@ -31,9 +31,8 @@ func (e limitError) Error() string { return string(e) }
 
 func limitErrorf(format string, args ...any) error { return limitError(fmt.Sprintf(format, args...)) }
 
-// undecided are the functions whose result depends on the replica or the time, so that two
-// replicas would judge the same write differently, and getHostByName, which queries servers of the author's
-// choice.
+// undecided are the functions whose result depends on the replica or the time, so that two replicas would judge the
+// same write differently, and getHostByName, which queries servers of the author's choice.
 var undecided = []string{
 	"now", "ago", "shuffle", "uuidv4", "getHostByName",
 	"randAlpha", "randAlphaNum", "randAscii", "randNumeric", "randInt", "randBytes",

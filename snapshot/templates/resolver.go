@@ -1,3 +1,29 @@
+// Package templates completes OperatorPolicies that depend on the cluster, on every replica, so that
+// admission and the background loop judge by the same values: template text ({{ ... }}) in spec.versions,
+// spec.versionRange, spec.subscription and spec.operatorGroup, and a missing spec.subscription.namespace.
+//
+// A part is resolved completely or not at all: what cannot be resolved stays as it was written and is a Problem, and
+// a policy with problems holds what it governs. A template that resolves to an empty value where that would mean
+// "any" (no version, no range, no catalog, no channel) is a problem too.
+//
+// Templates are those of github.com/stolostron/go-template-utils, which the OperatorPolicy controller of Open
+// Management uses, without the functions whose results differ between replicas (random values, the
+// time, generated keys, DNS) and without define, block and template. Objects that a template looks up are
+// watched, and a change of one resolves the policy again.
+//
+// # Permissions
+//
+// Lookups are made as ServiceAccount opgate-lookups of Opgate's namespace, never with Opgate's own permissions: their
+// results appear in the policy's status and in refusals. That account has no permission until an administrator grants
+// it, as list and watch of the resource; get alone is not enough, and a rule with resourceNames suffices for lookups by
+// name. Whatever is granted, Secrets and Opgate's own namespace cannot be looked up. A forbidden lookup is a problem
+// that names the request, and is retried with exponential backoff up to 5 minutes.
+//
+// # Limits
+//
+// A policy's template text, loops, output, time and the size of its lookups are bounded, and so are the bytes that its
+// functions make: the calls in a template are rewritten so that what each takes and makes is counted (count.go), and
+// functions that make much of little refuse before they do (functions.go).
 package templates
 
 import (
@@ -16,6 +42,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/snapshot"
+	"github.com/opgate/opgate/snapshot/supply"
 )
 
 const (
@@ -23,8 +50,7 @@ const (
 	lastRetry  = 5 * time.Minute
 	// workers is the number of policies that are resolved concurrently.
 	workers = 4
-	// maxOverdue is the number of abandoned resolutions that may still be running before no more are
-	// started.
+	// maxOverdue is the number of abandoned resolutions that may still be running before no more are started.
 	maxOverdue = 8
 	// overdueAfter is the time limit of a resolution.
 	overdueAfter = 20 * time.Second
@@ -57,8 +83,7 @@ type Options struct {
 	Log logr.Logger
 }
 
-// Resolver completes policies. It is safe for concurrent use; nothing is
-// resolved before Start.
+// Resolver completes policies. It is safe for concurrent use; nothing is resolved before Start.
 type Resolver struct {
 	o    Options
 	open func(ctx context.Context, key types.NamespacedName, changed func()) (templateSession, error)
@@ -140,9 +165,7 @@ func newResolver(
 		o.Key = func() []byte { return nil }
 	}
 	return &Resolver{o: o, open: open, entries: map[types.NamespacedName]*entry{},
-		sessions: map[types.NamespacedName]*held{},
-		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry))}
+		sessions: map[types.NamespacedName]*held{}, queue: supply.NewQueue[types.NamespacedName](firstRetry, lastRetry)}
 }
 
 // Policy adds or updates a policy. It does not block. The result is passed to Publish, and
@@ -190,16 +213,13 @@ func (r *Resolver) PackageChanged(pkg string) {
 
 // Start resolves until the context ends.
 func (r *Resolver) Start(ctx context.Context) error {
-	var running sync.WaitGroup
-	for range workers {
-		running.Go(func() {
-			for r.handleNext(ctx) {
-			}
-		})
-	}
-	<-ctx.Done()
-	r.queue.ShutDown()
-	running.Wait()
+	supply.Run(ctx, r.queue, workers, func(key types.NamespacedName) {
+		if r.handle(ctx, key) {
+			r.queue.AddRateLimited(key)
+		} else {
+			r.queue.Forget(key)
+		}
+	})
 	r.mu.Lock()
 	sessions := r.sessions
 	r.sessions = map[types.NamespacedName]*held{}

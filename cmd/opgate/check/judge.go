@@ -164,7 +164,7 @@ func storedIn(c *inspect.Cluster, given []*manifests.Object, subscriptions bool)
 			}
 		}
 		for _, installed := range ns.Installed() {
-			add(olm.KindClusterServiceVersion, installed.CSV, nil)
+			add(olm.KindClusterServiceVersion, installed.Name, nil)
 		}
 		for _, plan := range ns.Plans() {
 			if ns.Waits(plan) {

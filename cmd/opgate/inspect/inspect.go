@@ -160,7 +160,7 @@ func (c *Cluster) JudgeCSV(key types.NamespacedName, raw []byte) (*Answer, error
 		}
 	}
 	if latest == nil {
-		csv, err := olm.DecodeCSV(raw)
+		csv, err := olm.Decode[olm.CSV](raw)
 		if err != nil {
 			return nil, err
 		}

@@ -44,7 +44,7 @@ func completePackages(cmd *cobra.Command, args []string, prefix string) ([]cobra
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return names(cmd, prefix, snapshot.Subscriptions, func(raw []byte) string {
-		sub, err := olm.DecodeSubscription(raw)
+		sub, err := olm.Decode[olm.Subscription](raw)
 		if err != nil {
 			return ""
 		}
@@ -73,7 +73,7 @@ func completeWhy(cmd *cobra.Command, args []string, prefix string) ([]cobra.Comp
 func keyOf(kind *snapshot.Kind) func(raw []byte) string {
 	if kind == snapshot.ClusterExtensions {
 		return func(raw []byte) string {
-			e, err := olm.DecodeClusterExtension(raw)
+			e, err := olm.Decode[olm.ClusterExtension](raw)
 			if err != nil {
 				return ""
 			}

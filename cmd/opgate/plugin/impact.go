@@ -149,7 +149,7 @@ func impacts(ctx context.Context, reader *cluster.Reader, stderr io.Writer, name
 func installedOperators(ctx context.Context, reader *cluster.Reader, namespace string) ([]*impact, error) {
 	var all []*impact
 	err := reader.Each(ctx, snapshot.ClusterServiceVersions, namespace, func(raw []byte) error {
-		if csv, err := olm.DecodeCSV(raw); err == nil {
+		if csv, err := olm.Decode[olm.CSV](raw); err == nil {
 			i := &impact{Namespace: csv.Metadata.Namespace, CSV: csv.Metadata.Name, Subscriptions: []string{}}
 			i.owned, i.required = olm.ReadDefinitions(raw)
 			if properties, err := olm.ParseProperties(csv.Metadata.Annotations.Properties); err == nil {
@@ -166,7 +166,7 @@ func installedOperators(ctx context.Context, reader *cluster.Reader, namespace s
 		return nil, err
 	}
 	err = reader.Each(ctx, snapshot.Subscriptions, namespace, func(raw []byte) error {
-		sub, err := olm.DecodeSubscription(raw)
+		sub, err := olm.Decode[olm.Subscription](raw)
 		if err != nil {
 			return nil //nolint:nilerr // what cannot be decoded subscribes to nothing
 		}

@@ -61,7 +61,7 @@ func Decide(ns *state.Namespace, operators []*Operator, live []*unstructured.Uns
 				d.Actions = append(d.Actions, Action{Verb: Patch, Constraint: o.Constraint, Object: corrected,
 					Live: live[i]})
 			}
-		case slices.ContainsFunc(ns.Installed(), func(c state.Installed) bool { return c.CSV == o.Name }):
+		case slices.ContainsFunc(ns.Installed(), func(c state.Installed) bool { return c.Name == o.Name }):
 			d.Taken = append(d.Taken, o.Constraint)
 		default:
 			d.Actions = append(d.Actions, Action{Verb: Create, Constraint: o.Constraint, Object: o.Object(ns.Name())})

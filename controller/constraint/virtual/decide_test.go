@@ -78,7 +78,9 @@ func TestDecide(t *testing.T) {
 			[]*unstructured.Unstructured{live(nil)}, nil},
 		{"nothing known of the namespace", nil, nil, []*unstructured.Unstructured{live(nil)}, nil},
 		{"attack: the name taken by another operator", []*constraintv1.Constraint{one},
-			shop(func(c *state.NamespaceContents) { c.CSVs = []state.Installed{{CSV: "opgate-properties-one"}} }), nil,
+			shop(func(c *state.NamespaceContents) {
+				c.CSVs = []state.Installed{{Bundle: olm.Bundle{Name: "opgate-properties-one"}}}
+			}), nil,
 			[]string{"taken one"}},
 		{"attack: another operator with our label is not deleted", nil, shop(nil),
 			[]*unstructured.Unstructured{live(func(u *unstructured.Unstructured) {

@@ -1,6 +1,7 @@
 package compliance
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -13,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/opgate/opgate/internal/metakey"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/stream"
 )
 
 // difference is a field of a live object that does not have the value that the policy sets.
@@ -123,6 +126,52 @@ func with(live map[string]any, value any, field string, below ...string) map[str
 	}
 	changed[field] = value
 	return changed
+}
+
+// subscriptionContent returns a Subscription in the form of unstructured objects, as far as it is compared and changed.
+// A config that cannot be read is a placeholder, of which the whole is replaced.
+func subscriptionContent(s *olm.Subscription) map[string]any {
+	annotations, labels, spec := map[string]any{}, map[string]any{}, map[string]any{}
+	put(annotations, metakey.Managed, s.Metadata.Annotations.ManagedBy)
+	put(annotations, metakey.RequestedApproval, s.Metadata.Annotations.RequestedApproval)
+	if fields := s.Metadata.Annotations.PolicyFields; fields != nil {
+		annotations[metakey.PolicyFields] = *fields
+	}
+	if mark := s.Metadata.Labels.Managed; mark != nil {
+		labels[metakey.Managed] = *mark
+	}
+	put(spec, "name", s.Spec.Package)
+	put(spec, "channel", s.Spec.Channel)
+	put(spec, "source", s.Spec.Source)
+	put(spec, "sourceNamespace", s.Spec.SourceNamespace)
+	put(spec, "startingCSV", s.Spec.StartingCSV)
+	put(spec, "installPlanApproval", s.Spec.InstallPlanApproval)
+	switch config := &s.Spec.Config; {
+	case config.Fault != "":
+		spec["config"] = stream.Withhold(config.Fault)
+	case config.JSON != "":
+		var fields map[string]any
+		_ = json.Unmarshal([]byte(config.JSON), &fields) // it was encoded when it was read
+		spec["config"] = fields
+	}
+	content := s.Metadata.Reference(olm.SubscriptionGVK)
+	metadata := object(content, "metadata")
+	metadata["annotations"], metadata["labels"], content["spec"] = annotations, labels, spec
+	return content
+}
+
+// groupContent returns an OperatorGroup in the form of unstructured objects, as far as it is compared and changed.
+func groupContent(g *olm.OperatorGroup) map[string]any {
+	spec := g.Spec.Fields()
+	if spec == nil && g.Spec.Digest != [sha256.Size]byte{} {
+		large := stream.Withhold("the spec of the OperatorGroup")
+		spec = map[string]any{"targetNamespaces": large, "selector": large}
+		put(spec, serviceAccountName, g.Spec.ServiceAccount)
+		put(spec, "upgradeStrategy", g.Spec.UpgradeStrategy)
+	}
+	content := g.Metadata.Reference(olm.OperatorGroupGVK)
+	content["spec"], content["status"] = spec, map[string]any{"namespaces": anySlice(g.Status.Namespaces)}
+	return content
 }
 
 // corrected returns a copy of a live object with every difference corrected.

@@ -15,17 +15,17 @@ import (
 
 // reviewed is an upgrade of etcd that asks for rights, under a policy with consent.
 func reviewed(p *olm.InstallPlan, consent policyv1beta2.Consent) given {
-	return func(in *Input) {
+	return func(in *fixture) {
 		upgrading(p, p.Metadata.Name)(in)
 		in.Policy.Spec.Consent = &consent
-		installed := state.Installed{CSV: "etcd.v1.2.0", Package: "etcd", Version: "1.2.0"}
+		installed := state.Installed{Bundle: olm.Bundle{Name: "etcd.v1.2.0", Package: "etcd", Version: "1.2.0"}}
 		changes := func(plan *olm.InstallPlan, replacements []state.Replacement) *state.PlanChanges {
 			return &state.PlanChanges{Plan: plan.ContentsDigest(), Replacements: replacements,
 				ByCSV: map[string]*change.Set{"etcd.v1.3.0": upgradeOfEtcd()}}
 		}
-		in.Namespace = carrier.Read(state.NewNamespace("shop", state.NamespaceContents{
-			Policies: []*operatorpolicy.Policy{rules.NewOperatorPolicy(in.Policy)}, CSVs: []state.Installed{installed},
-			Plans: in.Namespace.Plans()}), nil, changes)
+		in.contents.Policies = []*operatorpolicy.Policy{rules.NewOperatorPolicy(in.Policy)}
+		in.contents.CSVs = []state.Installed{installed}
+		in.read = func(n *state.Namespace) *state.Namespace { return carrier.Read(n, nil, changes) }
 	}
 }
 
@@ -91,7 +91,7 @@ func TestConsentInStatus(t *testing.T) {
 		},
 		{
 			name: "what holds the plan is a blocker",
-			given: []given{enforced, reviewed(upgrade(olm.PhaseRequiresApproval), hold), func(in *Input) {
+			given: []given{enforced, reviewed(upgrade(olm.PhaseRequiresApproval), hold), func(in *fixture) {
 				in.Approvals["install-b"] = Approval{Reasons: []verdict.Reason{{Message: "etcd.v1.3.0 is held"}}}
 			}},
 			says:    map[string]string{TypeInstallPlan: waits + "; etcd.v1.3.0 is held"},

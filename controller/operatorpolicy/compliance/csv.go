@@ -12,9 +12,9 @@ import (
 )
 
 // csvNamed returns a ClusterServiceVersion that is installed in the namespace, nil if it does not exist.
-func (e *evaluation) csvNamed(name string) *Installed {
-	for i := range e.CSVs {
-		if c := e.CSVs[i]; name != "" && c.Metadata.Name == name && c.CopiedFrom == "" {
+func (e *evaluation) csvNamed(name string) *olm.CSV {
+	for _, c := range e.Namespace.CSVs() {
+		if name != "" && c.Metadata.Name == name && c.Metadata.Labels.CopiedFrom == "" {
 			return c
 		}
 	}
@@ -23,14 +23,14 @@ func (e *evaluation) csvNamed(name string) *Installed {
 
 // installed returns the ClusterServiceVersion that the Subscription has installed. Without one, it returns one of the
 // package that the Subscription does not refer to, as unlinked: it runs, so its state is reported.
-func (e *evaluation) installed() (csv *Installed, unlinked bool) {
+func (e *evaluation) installed() (csv *olm.CSV, unlinked bool) {
 	if e.subscription != nil {
 		if csv := e.csvNamed(e.subscription.Status.InstalledCSV); csv != nil {
 			return csv, false
 		}
 	}
-	for _, c := range e.CSVs {
-		if c.CopiedFrom == "" && c.Package != "" && c.Package == e.wanted.name &&
+	for _, c := range e.Namespace.CSVs() {
+		if c.Metadata.Labels.CopiedFrom == "" && c.Bundle.Package != "" && c.Bundle.Package == e.wanted.name &&
 			(csv == nil || c.Status.Phase == phaseSucceeded) {
 			csv = c
 		}
@@ -46,9 +46,9 @@ func (e *evaluation) installedVersion() string {
 		return ""
 	}
 	if e.csv.Status.Phase == phasePending {
-		for i := range e.CSVs {
-			if c := e.CSVs[i]; c.Status.Phase == phaseReplacing && c.CopiedFrom == "" && c.Package != "" &&
-				c.Package == e.csv.Package {
+		for _, c := range e.Namespace.CSVs() {
+			if c.Status.Phase == phaseReplacing && c.Metadata.Labels.CopiedFrom == "" && c.Bundle.Package != "" &&
+				c.Bundle.Package == e.csv.Bundle.Package {
 				return c.Metadata.Name
 			}
 		}
@@ -98,9 +98,9 @@ const (
 
 // describeCSV describes the state of a ClusterServiceVersion. A version that is not allowed is reported, but
 // never removed: the policy restricts what may be installed, not what must be removed.
-func (e *evaluation) describeCSV(csv *Installed) Condition {
+func (e *evaluation) describeCSV(csv *olm.CSV) Condition {
 	name := "ClusterServiceVersion (" + text.Name(csv.Metadata.Name) + ")"
-	if ok, accepted := bundle.Covers(e.Rules, csv.Metadata.Name, csv.Version, e.Now); !ok {
+	if ok, accepted := bundle.Covers(e.Rules, csv.Metadata.Name, csv.Bundle.Version, e.Now); !ok {
 		reason := name + " is not an approved version"
 		return condition(TypeClusterServiceVersion, metav1.ConditionFalse, reasonUnapproved, reason+": "+accepted,
 			e.related(kindClusterServiceVersion, csv.Metadata, policyv1beta2.NonCompliant, reason))

@@ -64,7 +64,7 @@ type evaluation struct {
 	duplicates   []*olm.Subscription
 	// csv is the installed ClusterServiceVersion of the package, nil if there is none. It is
 	// unlinked if the Subscription does not refer to it.
-	csv      *Installed
+	csv      *olm.CSV
 	unlinked bool
 	// upgrade is the one in progress, nil if there is none.
 	upgrade *upgrade
@@ -162,7 +162,7 @@ func (e *evaluation) musthave() Outcome {
 		return e.handedOver(m)
 	}
 	var out Outcome
-	nowhere := !e.NamespaceExists &&
+	nowhere := !e.namespaceExists() &&
 		e.Grants.Missing(grant.Namespaces) != "" // nothing can be created in a namespace that does not exist
 	add := func(f Condition, actions []Action) {
 		out.Conditions = append(out.Conditions, f)
@@ -196,7 +196,7 @@ func (e *evaluation) musthave() Outcome {
 // operatorNamespace returns the condition on the spec of a valid policy: it reports whether the namespace
 // exists, which readers of the status know only by its text.
 func (e *evaluation) operatorNamespace() (Condition, []Action) {
-	if e.NamespaceExists {
+	if e.namespaceExists() {
 		return validated(), nil
 	}
 	f := condition(TypeValidPolicySpec, metav1.ConditionFalse, reasonInvalid,

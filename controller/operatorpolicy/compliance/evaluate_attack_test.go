@@ -25,7 +25,7 @@ var evil = []string{"", "-", "\x00", "\xff\xfe", "etcd\u202egnp", "\u0435tcd", "
 // Whatever the objects contain, the API server accepts the status, and messages stay readable.
 func TestEvaluateHostileText(t *testing.T) {
 	for _, text := range evil {
-		in := input(enforced, running, lost, func(in *Input) {
+		in := input(enforced, running, lost, func(in *fixture) {
 			for i := range in.Subscriptions {
 				in.Subscriptions[i].Status.Conditions = []olm.SubscriptionCondition{{Type: TypeResolutionFailed,
 					Status: "True", Reason: text, Message: text}}
@@ -48,7 +48,7 @@ func TestEvaluateHostileText(t *testing.T) {
 // checkOutcome checks the invariants of every outcome.
 func checkOutcome(t *testing.T, in *Input, name string) {
 	t.Helper()
-	before, err := json.Marshal([]any{in.Policy, in.OperatorGroups, in.Subscriptions, in.CSVs})
+	before, err := json.Marshal([]any{in.Policy, in.Namespace.Groups(), in.Namespace.Subscriptions(), in.csvs()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,15 +77,15 @@ func checkOutcome(t *testing.T, in *Input, name string) {
 	if diff := cmp.Diff(out.Conditions, again.Conditions); diff != "" {
 		t.Errorf("%s: two evaluations differ:\n%s", name, diff)
 	}
-	if after, err := json.Marshal([]any{in.Policy, in.OperatorGroups, in.Subscriptions, in.CSVs}); err != nil ||
-		string(after) != string(before) {
+	after, err := json.Marshal([]any{in.Policy, in.Namespace.Groups(), in.Namespace.Subscriptions(), in.csvs()})
+	if err != nil || string(after) != string(before) {
 		t.Errorf("%s: the input was changed", name)
 	}
 }
 
 // Thousands of plans, groups and Subscriptions result in a message of readable length.
 func TestEvaluateManyObjects(t *testing.T) {
-	many := func(in *Input) {
+	many := func(in *fixture) {
 		running(in)
 		var all []*olm.InstallPlan
 		for i := range 2000 {
@@ -101,7 +101,7 @@ func TestEvaluateManyObjects(t *testing.T) {
 		plans(all...)(in)
 	}
 	for name, changes := range map[string][]given{"informing": {many},
-		"enforced": {enforced, many, func(in *Input) { in.Overlaps = nil }}, "overlapping": {enforced, many}} {
+		"enforced": {enforced, many, func(in *fixture) { in.Overlaps = nil }}, "overlapping": {enforced, many}} {
 		in := input(changes...)
 		checkOutcome(t, in, name)
 		for _, f := range Evaluate(in).Conditions {
@@ -136,14 +136,14 @@ func randomInput(r *rand.Rand, texts []string) *Input {
 	pick := func() string { return texts[r.IntN(len(texts))] }
 	maybe := func(change given) given {
 		if r.IntN(3) == 0 {
-			return func(*Input) {}
+			return func(*fixture) {}
 		}
 		return change
 	}
 	pieces := []given{
 		maybe(enforced),
 		maybe(running),
-		func(in *Input) {
+		func(in *fixture) {
 			in.NamespaceExists = r.IntN(4) > 0
 			sub := &in.Policy.Spec.Subscription
 			for _, field := range []*string{&sub.Name, &sub.Namespace, &sub.Channel, &sub.Source, &sub.SourceNamespace,
@@ -167,14 +167,14 @@ func randomInput(r *rand.Rand, texts []string) *Input {
 				in.Overlaps = []string{"a.b", "c.d"}
 			}
 		},
-		maybe(group(pick(), map[string]any{"targetNamespaces": []any{pick(), 7, nil}})),
+		maybe(group(pick(), map[string]any{"targetNamespaces": []any{pick(), ""}})),
 		maybe(subscription(pick(), func(s *olm.Subscription) {
 			s.Spec.Package, s.Spec.Channel, s.Status.CurrentCSV, s.Status.InstalledCSV,
 				s.Status.InstallPlan.Name = "etcd", pick(), pick(), pick(), pick()
 			s.Spec.Source = pick()
 			failing(pick(), lostMessage+pick())(s)
 			if r.IntN(2) == 0 {
-				fields.Store(&s.Metadata, map[string]any{"spec": "none", "metadata": []any{}})
+				s.Metadata.Annotations, s.Metadata.Labels, s.Spec.Config.Fault = olm.Annotations{}, olm.Labels{}, pick()
 			}
 		})),
 		maybe(csv(pick(), func(c *Installed) {

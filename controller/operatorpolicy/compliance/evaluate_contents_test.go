@@ -14,7 +14,7 @@ import (
 func contents(t *testing.T, planned, installed string) given {
 	t.Helper()
 	decode := func(spec string) *olm.CSV {
-		csv, err := olm.DecodeCSV([]byte(`{"metadata":{"name":"etcd.v1.2.0","namespace":"shop"},"spec":` + spec + `}`))
+		csv, err := olm.Decode[olm.CSV]([]byte(`{"metadata":{"name":"etcd.v1.2.0","namespace":"shop"},"spec":` + spec + `}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -25,11 +25,11 @@ func contents(t *testing.T, planned, installed string) given {
 		Kind: kindClusterServiceVersion, Name: "etcd.v1.2.0", Manifest: olm.Manifest{Spec: &decode(planned).Spec},
 	}}}
 	here, _ := state.InstalledBy(decode(installed))
-	return func(in *Input) {
-		in.Namespace = state.NewNamespace("shop", state.NamespaceContents{
+	return func(in *fixture) {
+		in.contents = state.NamespaceContents{
 			Policies: []*operatorpolicy.Policy{rules.NewOperatorPolicy(in.Policy)}, CSVs: []state.Installed{here},
 			Plans: []*olm.InstallPlan{done},
-		})
+		}
 	}
 }
 
@@ -64,10 +64,11 @@ func TestA6DriftIsReported(t *testing.T) {
 // TestAdoptedContentsAreReported: nothing shows that OLM installed what was there before the record (threat O53).
 func TestAdoptedContentsAreReported(t *testing.T) {
 	for adopted, want := range map[bool]string{true: "; its contents are accepted: they were installed before Opgate recorded what is installed", false: ""} {
-		in := input(enforced, running)
-		in.Namespace = state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{in.Rules},
-			Record: &state.InstallRecord{Namespace: "shop",
-				Operators: []state.RecordedOperator{{Package: "etcd", CSV: "etcd.v1.2.0", Adopted: adopted}}}})
+		in := input(enforced, running, func(in *fixture) {
+			in.contents = state.NamespaceContents{Policies: []*operatorpolicy.Policy{rules.NewOperatorPolicy(in.Policy)},
+				Record: &state.InstallRecord{Namespace: "shop",
+					Operators: []state.RecordedOperator{{Package: "etcd", CSV: "etcd.v1.2.0", Adopted: adopted}}}}
+		})
 		for _, f := range Evaluate(in).Conditions {
 			if f.Type == TypeClusterServiceVersion &&
 				(f.Reason != "InstallSucceeded" || strings.Contains(f.Message, "accepted") != adopted ||
@@ -84,9 +85,10 @@ func TestA5RefusedPlanIsReported(t *testing.T) {
 	before.Status.BundleLookups = []olm.BundleLookup{{Identifier: "etcd.v1.3.0",
 		Catalog:    olm.Catalog{Namespace: "olm", Name: "bargain"},
 		Properties: `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"1.3.0"}}]}`}}
-	in := input(enforced, upgrading(before, "install-b"))
-	in.Namespace = state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{in.Rules},
-		Plans: []*olm.InstallPlan{before}})
+	in := input(enforced, upgrading(before, "install-b"), func(in *fixture) {
+		in.contents = state.NamespaceContents{Policies: []*operatorpolicy.Policy{rules.NewOperatorPolicy(in.Policy)},
+			Plans: []*olm.InstallPlan{before}}
+	})
 	for _, f := range Evaluate(in).Conditions {
 		if f.Type != TypeInstallPlan {
 			continue

@@ -11,7 +11,7 @@ import (
 // copiedFrom adds the copy of an operator that is installed for all namespaces in namespace operators.
 func copiedFrom(name string, changes ...func(*Installed)) given {
 	return csv(name, append([]func(*Installed){func(c *Installed) {
-		c.Origin = &Origin{
+		c.Origin = &original{
 			CSV:     &Installed{CSV: new(*c.CSV), Package: c.Package, Version: c.Version},
 			Targets: []string{""},
 			Subscriptions: []*olm.Subscription{{
@@ -36,7 +36,7 @@ func uncopied(name string, changes ...func(*Installed)) given {
 }
 
 // origin changes the origin of a copy.
-func origin(change func(*Origin)) func(*Installed) { return func(c *Installed) { change(c.Origin) } }
+func origin(change func(*original)) func(*Installed) { return func(c *Installed) { change(c.Origin) } }
 
 // broughtBy adds the plan that installed the original of a copy, with a step from a catalog.
 func broughtBy(catalog, status string, changes ...func(*olm.InstallPlan)) func(*Installed) {
@@ -55,7 +55,7 @@ func broughtBy(catalog, status string, changes ...func(*olm.InstallPlan)) func(*
 }
 
 // mine marks all objects in the namespace as created by this policy.
-func mine(in *Input) {
+func mine(in *fixture) {
 	for i := range in.Subscriptions {
 		in.Subscriptions[i].Metadata.Annotations = olm.Annotations{ManagedBy: "policies.etcd-policy"}
 	}
@@ -81,10 +81,10 @@ func TestEvaluateExistingInstallation(t *testing.T) {
 		TypeCustomResourceDefinition: "True ExistingInstallation",
 		TypeDeployment:               "True ExistingInstallation", TypeCatalogSourcesUnhealthy: "False ExistingInstallation",
 	}
-	ours := []given{enforced, copiedFrom("etcd.v1.2.0"), group("shop-x7", nil, generated, func(g *olm.OperatorGroup) {
-		fields.Store(&g.Metadata, map[string]any{"kind": "OperatorGroup",
-			"metadata": map[string]any{"namespace": "shop", "name": g.Metadata.Name}})
-	}), subscription("etcd", func(s *olm.Subscription) { s.Status.InstalledCSV = "" })}
+	ours := []given{enforced, copiedFrom("etcd.v1.2.0"), group("shop-x7", nil, generated),
+		subscription("etcd", func(s *olm.Subscription) {
+			s.Status.InstalledCSV, s.Metadata.Annotations.ManagedBy = "", ""
+		})}
 	for _, s := range []scenario{
 		{
 			name: "29.1 nothing is made", given: []given{enforced, copiedFrom("etcd.v1.2.0"), manifest()},
@@ -111,7 +111,7 @@ func TestEvaluateExistingInstallation(t *testing.T) {
 		{
 			name: "R-LP-11 what is being installed is not left without its Subscription",
 			given: []given{enforced, running, mine, uncopied("etcd.v1.1.0"),
-				func(in *Input) { in.CSVs[0].Status.Phase = "Installing" }},
+				func(in *fixture) { in.CSVs[0].Status.Phase = "Installing" }},
 			want: map[string]string{TypeSubscription: "True SubscriptionMatches"},
 		},
 		{
@@ -149,19 +149,19 @@ func TestEvaluateExistingInstallation(t *testing.T) {
 		{
 			name: "30.4 a group that was there before stays", want: available,
 			given: append(ours[:len(ours):len(ours)], mine,
-				func(in *Input) { in.OperatorGroups[0].Metadata.UID = "another" }),
+				func(in *fixture) { in.OperatorGroups[0].Metadata.UID = "another" }),
 			actions: []string{"delete Subscription shop/etcd"},
 		},
 		{
 			name: "30.4 a group that has a name of its own stays", want: available,
 			given: append(ours[:len(ours):len(ours)], mine,
-				func(in *Input) { in.OperatorGroups[0].Metadata.GenerateName = "" }),
+				func(in *fixture) { in.OperatorGroups[0].Metadata.GenerateName = "" }),
 			actions: []string{"delete Subscription shop/etcd"},
 		},
 		{
 			name: "R-RM-2 the group waits until the Subscription is gone", want: available,
 			given: append(ours[:len(ours):len(ours)], mine,
-				func(in *Input) { in.Subscriptions[0].Metadata.DeletionTimestamp = "2026-11-21T10:00:00Z" }),
+				func(in *fixture) { in.Subscriptions[0].Metadata.DeletionTimestamp = "2026-11-21T10:00:00Z" }),
 		},
 		{
 			name: "the version elsewhere is not allowed",
@@ -228,17 +228,17 @@ func TestA7StrangerIsNoInstallation(t *testing.T) {
 		{
 			name: "no Subscription has installed it",
 			given: []given{enforced, ready, manifest(),
-				copiedFrom("etcd.v1.2.0", origin(func(o *Origin) { o.Subscriptions = nil }))},
+				copiedFrom("etcd.v1.2.0", origin(func(o *original) { o.Subscriptions = nil }))},
 			want: missing, actions: installs,
 			says: map[string]string{TypeClusterServiceVersion: fromElsewhere},
 		},
 		stranger("its Subscription names another catalog",
-			origin(func(o *Origin) { o.Subscriptions[0].Spec.Source = "evil" })),
+			origin(func(o *original) { o.Subscriptions[0].Spec.Source = "evil" })),
 		stranger("its Subscription names a catalog of that name in another namespace",
-			origin(func(o *Origin) { o.Subscriptions[0].Spec.SourceNamespace = "operators" })),
+			origin(func(o *original) { o.Subscriptions[0].Spec.SourceNamespace = "operators" })),
 		stranger("its Subscription is to another package",
-			origin(func(o *Origin) { o.Subscriptions[0].Spec.Package = "vault" })),
-		stranger("two Subscriptions disagree", origin(func(o *Origin) {
+			origin(func(o *original) { o.Subscriptions[0].Spec.Package = "vault" })),
+		stranger("two Subscriptions disagree", origin(func(o *original) {
 			o.Subscriptions = append(o.Subscriptions, new(*o.Subscriptions[0]))
 			o.Subscriptions[1].Spec.Source = "evil"
 		})),
@@ -246,49 +246,49 @@ func TestA7StrangerIsNoInstallation(t *testing.T) {
 		stranger("it is older than the plan, and its Subscription follows it all the same",
 			broughtBy("community", "Present",
 				func(p *olm.InstallPlan) { p.Metadata.CreationTimestamp = "2026-11-21T09:00:01Z" })),
-		stranger("it is not what its plan brought", origin(func(o *Origin) { o.Drifted = true })),
+		stranger("it is not what its plan brought", origin(func(o *original) { o.Drifted = true })),
 		stranger("the plan waits for approval", broughtBy("community", "Unknown",
 			func(p *olm.InstallPlan) { p.Spec.Approved = false })),
 		{
 			name: "an original without a copy, of another catalog",
 			given: []given{enforced, ready, manifest(),
-				uncopied("etcd.v1.2.0", origin(func(o *Origin) { o.Subscriptions[0].Spec.Source = "evil" }))},
+				uncopied("etcd.v1.2.0", origin(func(o *original) { o.Subscriptions[0].Spec.Source = "evil" }))},
 			want: missing, actions: installs,
 			says: map[string]string{TypeClusterServiceVersion: fromElsewhere},
 		},
 		stranger("there is no original", func(c *Installed) { c.Origin = nil }),
-		stranger("the original is a copy", origin(func(o *Origin) { o.CSV.CopiedFrom = "shop" })),
+		stranger("the original is a copy", origin(func(o *original) { o.CSV.CopiedFrom = "shop" })),
 		stranger("the original is being deleted",
-			origin(func(o *Origin) { o.CSV.Metadata.DeletionTimestamp = "2026-11-21T10:00:00Z" })),
-		stranger("the original says that it is another package", origin(func(o *Origin) { o.CSV.Package = "vault" })),
-		stranger("the original serves other namespaces", origin(func(o *Origin) { o.Targets = []string{"operators"} })),
-		stranger("OLM installs nothing there", origin(func(o *Origin) { o.Targets = nil })),
+			origin(func(o *original) { o.CSV.Metadata.DeletionTimestamp = "2026-11-21T10:00:00Z" })),
+		stranger("the original says that it is another package", origin(func(o *original) { o.CSV.Package = "vault" })),
+		stranger("the original serves other namespaces", origin(func(o *original) { o.Targets = []string{"operators"} })),
+		stranger("OLM installs nothing there", origin(func(o *original) { o.Targets = nil })),
 		{
 			name: "the policy's own Subscription is not withdrawn for it",
 			given: append(own[:len(own):len(own)], manifest(),
-				copiedFrom("etcd.v9.9.9", origin(func(o *Origin) { o.Subscriptions = nil }))),
+				copiedFrom("etcd.v9.9.9", origin(func(o *original) { o.Subscriptions = nil }))),
 			want: map[string]string{TypeSubscription: "True SubscriptionMatches"},
 		},
 		{
 			name: "nor for a version that the policy does not allow",
 			given: append(own[:len(own):len(own)], manifest(), copiedFrom("etcd.v9.9.9"),
 				spec(func(s *policyv1beta2.OperatorPolicySpec) { s.VersionRange = "1.2.0" }),
-				func(in *Input) { in.CSVs[0].Origin.CSV.Version = "9.9.9" },
-				func(in *Input) { fields.Store(&in.Subscriptions[0].Metadata, liveManual(in.Subscriptions[0])) }),
+				func(in *fixture) { in.CSVs[0].Origin.CSV.Version = "9.9.9" },
+				manual),
 			want: map[string]string{TypeSubscription: "True SubscriptionMatches"},
 		},
 		{
 			name: "a copy in the place of what OLM would install is reported",
 			given: append(own[:len(own):len(own)], manifest(),
-				copiedFrom("etcd.v1.2.0", origin(func(o *Origin) { o.Subscriptions = nil })),
-				func(in *Input) { in.Subscriptions[0].Status.InstalledCSV = "etcd.v1.2.0" }),
+				copiedFrom("etcd.v1.2.0", origin(func(o *original) { o.Subscriptions = nil })),
+				func(in *fixture) { in.Subscriptions[0].Status.InstalledCSV = "etcd.v1.2.0" }),
 			says: map[string]string{TypeClusterServiceVersion: "the required ClusterServiceVersion etcd.v1.2.0 was not found" + fromElsewhere[len("the required ClusterServiceVersion was not found"):] +
 				"; OLM cannot install etcd.v1.2.0 here while the copy of that name from namespace operators is in its place"},
 		},
 		{
 			name: "a policy that names no catalog takes one from any",
 			given: []given{enforced, defaults, manifest(),
-				copiedFrom("etcd.v1.2.0", origin(func(o *Origin) { o.Subscriptions = nil }))},
+				copiedFrom("etcd.v1.2.0", origin(func(o *original) { o.Subscriptions = nil }))},
 			want: map[string]string{TypeSubscription: "True ExistingInstallation",
 				TypeClusterServiceVersion: "True Copied"},
 		},
@@ -300,11 +300,4 @@ func TestA7StrangerIsNoInstallation(t *testing.T) {
 	} {
 		s.run(t)
 	}
-}
-
-// liveManual is a Subscription in the state that a policy with allowed versions requires.
-func liveManual(s *olm.Subscription) map[string]any {
-	content := liveSubscription(s)
-	content["spec"].(map[string]any)["installPlanApproval"] = "Manual"
-	return content
 }

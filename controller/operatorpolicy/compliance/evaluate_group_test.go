@@ -28,7 +28,7 @@ func modes(names ...string) map[string]bool {
 }
 
 func csvModes(names ...string) given {
-	return func(in *Input) { in.CSVs[0].Status.InstallModes = modes(names...) }
+	return func(in *fixture) { in.CSVs[0].Status.InstallModes = modes(names...) }
 }
 
 func channelModes(names ...string) given {
@@ -36,7 +36,7 @@ func channelModes(names ...string) given {
 }
 
 // present adds a Subscription, which is not under test here.
-func present(in *Input) { subscription("etcd")(in) }
+func present(in *fixture) { subscription("etcd")(in) }
 
 func TestEvaluateOperatorGroup(t *testing.T) {
 	for _, s := range []scenario{
@@ -90,7 +90,7 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 			name: "4.4 other targets, enforced", given: []given{enforced, present, policyGroup(targeting(`["shop"]`)),
 				group("scoped", targets("a"))},
 			want:    map[string]string{TypeOperatorGroup: "False OperatorGroupMismatch"},
-			actions: []string{"update OperatorGroup"},
+			actions: []string{"update OperatorGroup shop/scoped"},
 			done:    []string{"OperatorGroupCompliant True OperatorGroupUpdated"},
 		},
 		{
@@ -116,7 +116,7 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 			}), group("scoped", map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"env": "prod"}}})},
 			says: map[string]string{TypeOperatorGroup: `the OperatorGroup shop/scoped does not match the policy: spec.selector is {"matchLabels":{"env":"prod"}}, ` +
 				`want {"matchExpressions":[{"key":"env","operator":"Exists"}]}`},
-			actions: []string{"update OperatorGroup"},
+			actions: []string{"update OperatorGroup shop/scoped"},
 		},
 		{
 			name: "story 5: target.namespaces means targetNamespaces",
@@ -124,7 +124,7 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 				g.Target = &policyv1beta2.OperatorGroupTarget{Namespaces: raw(`["shop"]`)}
 			}), group("scoped", targets("other"))},
 			says:    map[string]string{TypeOperatorGroup: `the OperatorGroup shop/scoped does not match the policy: spec.targetNamespaces is ["other"], want ["shop"]`},
-			actions: []string{"update OperatorGroup"},
+			actions: []string{"update OperatorGroup shop/scoped"},
 		},
 		{
 			name: "001 a group that the installed version does not support cannot be used",
@@ -180,7 +180,7 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 			name: "001 a selector that selects something", given: []given{present,
 				group("extra", map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}}},
 					func(g *olm.OperatorGroup) {
-						content(&g.Metadata)["status"] = targetsStatus("a", "b")
+						g.Status.Namespaces = []string{"a", "b"}
 					})},
 			says: map[string]string{TypeOperatorGroup: "the policy does not specify an OperatorGroup but one already exists in the namespace - " +
 				"assuming that OperatorGroup is correct"},
@@ -189,7 +189,7 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 			name: "001 a selector counts for what OLM found by it", given: []given{present, channelModes(allNamespaces),
 				group("extra", map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}}},
 					func(g *olm.OperatorGroup) {
-						content(&g.Metadata)["status"] = targetsStatus("a", "b")
+						g.Status.Namespaces = []string{"a", "b"}
 					})},
 			want: map[string]string{TypeOperatorGroup: "False OperatorGroupMismatch"},
 		},
@@ -223,10 +223,9 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 }
 
 // recordedGroup records an OperatorGroup, which is deleted by now, for one namespace and with an account.
-func recordedGroup(in *Input) {
-	in.Namespace = state.NewNamespace("shop", state.NamespaceContents{Record: &state.InstallRecord{
-		Namespace: "shop", Group: &state.RecordedGroup{Spec: []byte(
-			`{"targetNamespaces":["shop"],"serviceAccountName":"installer"}`)}}})
+func recordedGroup(in *fixture) {
+	in.contents.Record = &state.InstallRecord{Namespace: "shop", Group: &state.RecordedGroup{
+		Spec: []byte(`{"targetNamespaces":["shop"],"serviceAccountName":"installer"}`)}}
 }
 
 func targetsStatus(names ...string) map[string]any {
@@ -234,6 +233,11 @@ func targetsStatus(names ...string) map[string]any {
 }
 
 func TestEvaluateGroupObjects(t *testing.T) {
+	updated := func(name string, spec map[string]any) map[string]any {
+		return map[string]any{"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup", "spec": spec,
+			"metadata": map[string]any{"namespace": "shop", "name": name, "uid": "uid-" + name, "resourceVersion": ""},
+			"status":   map[string]any{"namespaces": []any{}}}
+	}
 	for _, c := range []struct {
 		name  string
 		given []given
@@ -270,14 +274,11 @@ func TestEvaluateGroupObjects(t *testing.T) {
 			}},
 		{"made before it was known what is supported",
 			[]given{enforced, present, channelModes(ownNamespace), group("shop-x7", nil, generated), mine},
-			map[string]any{
-				"spec": targets("shop"),
-			}},
+			updated("shop-x7", targets("shop"))},
 		{"an update keeps what the policy does not set",
 			[]given{enforced, present, policyGroup(targeting(`["shop"]`)), group("scoped", map[string]any{
-				"targetNamespaces": []any{"a"}, "serviceAccountName": "kept"})}, map[string]any{
-				"spec": map[string]any{"targetNamespaces": []any{"shop"}, "serviceAccountName": "kept"},
-			}},
+				"targetNamespaces": []any{"a"}, "serviceAccountName": "kept"})},
+			updated("scoped", map[string]any{"targetNamespaces": []any{"shop"}, "serviceAccountName": "kept"})},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out := Evaluate(input(c.given...))

@@ -10,7 +10,7 @@ import (
 )
 
 func TestEvaluateCSV(t *testing.T) {
-	first := func(change func(*Installed)) given { return func(in *Input) { change(in.CSVs[0]) } }
+	first := func(change func(*Installed)) given { return func(in *fixture) { change(in.CSVs[0]) } }
 	for _, s := range []scenario{
 		{
 			name: "7.1 a ClusterServiceVersion that fails", given: []given{running, first(func(c *Installed) {
@@ -52,13 +52,13 @@ func TestEvaluateCSV(t *testing.T) {
 			want: map[string]string{TypeClusterServiceVersion: "False UnapprovedVersion"},
 		},
 		{
-			name: "a listed version, and startingCSV beside the list", given: []given{running, func(in *Input) {
+			name: "a listed version, and startingCSV beside the list", given: []given{running, func(in *fixture) {
 				in.Policy.Spec.Versions, in.Policy.Spec.Subscription.StartingCSV = []string{"a, b"}, "etcd.v1.2.0"
 			}},
 			want: map[string]string{TypeClusterServiceVersion: "True InstallSucceeded"},
 		},
 		{
-			name: "the installed version is gone", given: []given{running, func(in *Input) { in.CSVs = nil }},
+			name: "the installed version is gone", given: []given{running, func(in *fixture) { in.CSVs = nil }},
 			want: map[string]string{TypeClusterServiceVersion: "False ClusterServiceVersionMissing",
 				TypeDeployment: "True NoRelevantDeployments"},
 			says: map[string]string{TypeClusterServiceVersion: "the required ClusterServiceVersion etcd.v1.2.0 was not found",
@@ -79,7 +79,7 @@ func TestEvaluateCSV(t *testing.T) {
 		},
 		{
 			name:  "OLM has written it and not noted it in the Subscription yet",
-			given: []given{running, func(in *Input) { in.Subscriptions[0].Status.InstalledCSV = "" }},
+			given: []given{running, func(in *fixture) { in.Subscriptions[0].Status.InstalledCSV = "" }},
 			want:  map[string]string{TypeClusterServiceVersion: "True InstallSucceeded"},
 		},
 		{
@@ -100,25 +100,25 @@ func TestEvaluateCSV(t *testing.T) {
 }
 
 func TestEvaluateWorkload(t *testing.T) {
-	two := func(in *Input) { in.CSVs[0].Status.Deployments = []string{"etcd-operator", "etcd-backup"} }
+	two := func(in *fixture) { in.CSVs[0].Status.Deployments = []string{"etcd-operator", "etcd-backup"} }
 	compliant := config(func(c *policyv1beta2.ComplianceConfig) { c.DeploymentsUnavailable = policyv1beta2.ConfigCompliant })
 	for _, s := range []scenario{
 		{
 			name: "11.2 CustomResourceDefinitions", given: []given{running,
-				func(in *Input) { in.CRDs = []CRD{{ObjectMeta: olm.ObjectMeta{Name: "etcds.example.com", UID: "u"}}} }},
+				func(in *fixture) { in.CRDs = []CRD{{ObjectMeta: olm.ObjectMeta{Name: "etcds.example.com", UID: "u"}}} }},
 			want:    map[string]string{TypeCustomResourceDefinition: "True RelevantCRDFound"},
 			related: map[string][]string{kindCustomResourceDefinition: {"etcds.example.com Compliant Resource found as expected"}},
 		},
 		{
 			name:    "7.2 R-ST-11 no Deployment exists",
-			given:   []given{running, two, func(in *Input) { clear(in.Deployments) }},
+			given:   []given{running, two, func(in *fixture) { clear(in.Deployments) }},
 			want:    map[string]string{TypeDeployment: "False NoExistingDeployments"},
 			says:    map[string]string{TypeDeployment: "none of the operator's Deployments exist: etcd-backup, etcd-operator"},
 			related: map[string][]string{kindDeployment: {"etcd-backup NonCompliant Resource not found but should exist", "etcd-operator NonCompliant Resource not found but should exist"}},
 		},
 		{
 			name:  "R-ST-11 no Deployment exists, which is tolerated",
-			given: []given{running, compliant, func(in *Input) { clear(in.Deployments) }},
+			given: []given{running, compliant, func(in *fixture) { clear(in.Deployments) }},
 			want:  map[string]string{TypeDeployment: "True NoExistingDeployments"},
 		},
 		{
@@ -141,7 +141,7 @@ func TestEvaluateWorkload(t *testing.T) {
 		},
 		{
 			name: "an operator without Deployments", given: []given{running,
-				func(in *Input) { in.CSVs[0].Status.Deployments = nil }},
+				func(in *fixture) { in.CSVs[0].Status.Deployments = nil }},
 			want: map[string]string{TypeDeployment: "True NoRelevantDeployments"},
 		},
 	} {
@@ -151,12 +151,12 @@ func TestEvaluateWorkload(t *testing.T) {
 
 // prevented is a Subscription that OLM does not resolve.
 func prevented(message string) given {
-	return func(in *Input) { failing("ErrorPreventedResolution", message)(in.Subscriptions[0]) }
+	return func(in *fixture) { failing("ErrorPreventedResolution", message)(in.Subscriptions[0]) }
 }
 
 // others are further CatalogSources that are not ready.
 func others(catalogs ...string) given {
-	return func(in *Input) {
+	return func(in *fixture) {
 		own := in.CatalogSource
 		for _, c := range append(catalogs, "olm/community") {
 			namespace, name, _ := strings.Cut(c, "/")
@@ -179,7 +179,7 @@ func TestEvaluateCatalog(t *testing.T) {
 	matters := config(func(c *policyv1beta2.ComplianceConfig) { c.CatalogSourceUnhealthy = policyv1beta2.ConfigNonCompliant })
 	for _, s := range []scenario{
 		{
-			name: "8.3 absent", given: []given{running, func(in *Input) { in.CatalogSource = nil },
+			name: "8.3 absent", given: []given{running, func(in *fixture) { in.CatalogSource = nil },
 				asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Source = "fake" })},
 			want:    map[string]string{TypeCatalogSourcesUnhealthy: "False CatalogSourcesNotFound"},
 			says:    map[string]string{TypeCatalogSourcesUnhealthy: "CatalogSource olm/fake was not found" + tolerated},
@@ -228,7 +228,7 @@ func TestEvaluateCatalog(t *testing.T) {
 		},
 		{
 			name: "M-14 OLM fails for another reason", given: []given{running, others("olm/broken"),
-				func(in *Input) { failing(reasonUnsatisfiable, "subscription etcd exists")(in.Subscriptions[0]) }},
+				func(in *fixture) { failing(reasonUnsatisfiable, "subscription etcd exists")(in.Subscriptions[0]) }},
 			want: map[string]string{TypeCatalogSourcesUnhealthy: "False CatalogSourcesFound"},
 		},
 		{
@@ -260,7 +260,7 @@ func TestEvaluateCatalog(t *testing.T) {
 func TestEvaluateDeprecations(t *testing.T) {
 	matters := config(func(c *policyv1beta2.ComplianceConfig) { c.DeprecationsPresent = policyv1beta2.ConfigNonCompliant })
 	deprecated := func(pkg, channel, bundle string) given {
-		return func(in *Input) {
+		return func(in *fixture) {
 			running(in)
 			manifest(func(p *catalog.Package) {
 				p.Deprecation, p.Channels[0].Deprecation, p.Channels[0].Entries[1].Deprecation = pkg, channel, bundle
@@ -278,7 +278,7 @@ func TestEvaluateDeprecations(t *testing.T) {
 			want: map[string]string{TypeNoDeprecations: "False BundleDeprecated"},
 			says: map[string]string{TypeNoDeprecations: "the requested bundle etcd.v1.2.0 is deprecated: c"}},
 		{name: "a bundle that is not installed does not count",
-			given: []given{deprecated("", "", "c"), func(in *Input) { in.CSVs = nil }},
+			given: []given{deprecated("", "", "c"), func(in *fixture) { in.CSVs = nil }},
 			want:  map[string]string{TypeNoDeprecations: "True Recommended"}},
 		{name: "the channel of the Subscription counts",
 			given: []given{deprecated("", "b", ""),
@@ -306,7 +306,7 @@ func TestEvaluateMinorChannel(t *testing.T) {
 		})
 	}
 	follow := func(channel string) given {
-		return func(in *Input) {
+		return func(in *fixture) {
 			in.Policy.Spec.Subscription.Channel = channel
 			in.Subscriptions[0].Spec.Channel = channel
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-func mayhave(in *Input) { in.Policy.Spec.ComplianceType = policyv1beta2.MayHave }
+func mayhave(in *fixture) { in.Policy.Spec.ComplianceType = policyv1beta2.MayHave }
 
 func listed(versions ...string) given {
 	return spec(func(s *policyv1beta2.OperatorPolicySpec) { s.Versions = versions })
@@ -18,7 +18,7 @@ func TestEvaluateMayhave(t *testing.T) {
 	for _, s := range []scenario{
 		{
 			name:  "nothing is there, not even the namespace or a group",
-			given: []given{enforced, mayhave, func(in *Input) { in.NamespaceExists = false }, policyGroup()},
+			given: []given{enforced, mayhave, func(in *fixture) { in.NamespaceExists = false }, policyGroup()},
 			want: map[string]string{
 				TypeValidPolicySpec:          "True PolicyValidated",
 				TypeOperatorGroup:            "True OperatorGroupNotApplicable",
@@ -101,7 +101,7 @@ func TestEvaluateMayhave(t *testing.T) {
 		},
 		{
 			name: "OLM still reports that it does not resolve for what is gone",
-			given: []given{enforced, mayhave, running, func(in *Input) {
+			given: []given{enforced, mayhave, running, func(in *fixture) {
 				in.Subscriptions[0].Status.Conditions = []olm.SubscriptionCondition{{Type: "ResolutionFailed",
 					Status: "True", Reason: "ConstraintsNotSatisfiable",
 					Message: "constraints not satisfiable: clusterserviceversion etcd.v1.1.0 exists and is not referenced by a subscription, subscription etcd exists"}}
@@ -111,7 +111,7 @@ func TestEvaluateMayhave(t *testing.T) {
 		},
 		{
 			name: "OLM does not resolve it",
-			given: []given{enforced, mayhave, running, func(in *Input) {
+			given: []given{enforced, mayhave, running, func(in *fixture) {
 				failing("ConstraintsNotSatisfiable", "constraints not satisfiable: subscription etcd exists")(
 					in.Subscriptions[0])
 			}},
@@ -126,7 +126,7 @@ func TestEvaluateMayhave(t *testing.T) {
 		},
 		{
 			name: "an operator that is down",
-			given: []given{enforced, mayhave, running, func(in *Input) {
+			given: []given{enforced, mayhave, running, func(in *fixture) {
 				in.Deployments["etcd-operator"] = Deployment{ObjectMeta: olm.ObjectMeta{Namespace: "shop",
 					Name: "etcd-operator"}}
 			}},
@@ -138,8 +138,8 @@ func TestEvaluateMayhave(t *testing.T) {
 }
 
 // manual makes the Subscriptions wait for approval.
-func manual(in *Input) {
+func manual(in *fixture) {
 	for i := range in.Subscriptions {
-		content(&in.Subscriptions[i].Metadata)["spec"].(map[string]any)["installPlanApproval"] = olm.ApprovalManual
+		in.Subscriptions[i].Spec.InstallPlanApproval = olm.ApprovalManual
 	}
 }

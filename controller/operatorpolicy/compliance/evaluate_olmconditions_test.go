@@ -18,7 +18,7 @@ const absent = " "
 
 // observed sets conditions of the Subscription, as OLM does, to True.
 func observed(conditions ...olm.SubscriptionCondition) given {
-	return func(in *Input) {
+	return func(in *fixture) {
 		for i := range conditions {
 			conditions[i].Status = "True"
 		}
@@ -26,9 +26,9 @@ func observed(conditions ...olm.SubscriptionCondition) given {
 	}
 }
 
-func atLatest(in *Input) { in.Subscriptions[0].Status.State = "AtLatestKnown" }
+func atLatest(in *fixture) { in.Subscriptions[0].Status.State = "AtLatestKnown" }
 
-func pendingUpgrade(in *Input) { in.Subscriptions[0].Status.State = olm.StateUpgradePending }
+func pendingUpgrade(in *fixture) { in.Subscriptions[0].Status.State = olm.StateUpgradePending }
 
 func failedWith(message string) *olm.InstallPlan {
 	p := plan("install-b", olm.PhaseFailed, "etcd.v1.3.0")
@@ -141,7 +141,7 @@ func TestSubscriptionConditions(t *testing.T) {
 			name: "R-ST-16 the resolver's text in another order",
 			given: []given{enforced, ready, subscription("etcd", failing(reasonUnsatisfiable,
 				"constraints not satisfiable: subscription etcd exists, no operators found in package etcd")),
-				func(in *Input) {
+				func(in *fixture) {
 					in.Policy.Status.Conditions = []metav1.Condition{{Type: TypeResolutionFailed, Status: "True",
 						Message: "constraints not satisfiable: no operators found in package etcd, subscription etcd exists"}}
 				}},
@@ -161,7 +161,7 @@ func TestSubscriptionConditions(t *testing.T) {
 		},
 		{
 			name: "conditions that are not True", given: []given{running, observed(unpacking),
-				func(in *Input) { in.Subscriptions[0].Status.Conditions[0].Status = "False" }},
+				func(in *fixture) { in.Subscriptions[0].Status.Conditions[0].Status = "False" }},
 			want: map[string]string{TypeBundleUnpacking: absent},
 		},
 		{
@@ -206,7 +206,7 @@ func TestSubscriptionConditionsInform(t *testing.T) {
 		t.Errorf("condition is %+v", c)
 	}
 
-	in.Policy.Status, in.Subscriptions[0].Status.Conditions = status, nil
+	in.Policy.Status, in.Namespace.Subscriptions()[0].Status.Conditions = status, nil
 	status, event = Finish(in, Evaluate(in), 0)
 	if meta.FindStatusCondition(status.Conditions, TypeBundleUnpackFailed) != nil || event != nil {
 		t.Errorf("conditions are %v, event %v", status.Conditions, event)

@@ -10,7 +10,7 @@ import (
 
 // upgrading is an installed operator with a plan for another version.
 func upgrading(p *olm.InstallPlan, ref string) given {
-	return func(in *Input) {
+	return func(in *fixture) {
 		running(in)
 		in.Subscriptions[0].Status.CurrentCSV, in.Subscriptions[0].Status.InstallPlan.Name = "etcd.v1.3.0", ref
 		plans(p)(in)
@@ -89,7 +89,7 @@ func TestEvaluateInstallPlan(t *testing.T) {
 		},
 		{
 			name: "9.5 what keeps the plan from being approved is told",
-			given: []given{enforced, upgrading(waiting, "install-b"), func(in *Input) {
+			given: []given{enforced, upgrading(waiting, "install-b"), func(in *fixture) {
 				in.Approvals["install-b"] = Approval{Problem: "conflict",
 					Reasons: []verdict.Reason{{Message: "vault.v2.0.0 is not allowed"},
 						{Message: "etcd.v1.3.0 is held"}}}
@@ -139,7 +139,7 @@ func TestEvaluateInstallPlan(t *testing.T) {
 		{
 			name: "24.1 a plan waits for another operator only", given: []given{running, config(nonCompliantUpgrades),
 				plans(plan("install-b", olm.PhaseRequiresApproval, "etcd.v1.2.0", "vault.v2.0.0")),
-				func(in *Input) { in.Subscriptions[0].Status.InstallPlan.Name = "install-b" }},
+				func(in *fixture) { in.Subscriptions[0].Status.InstallPlan.Name = "install-b" }},
 			want:    map[string]string{TypeInstallPlan: "True NoInstallPlansRequiringApproval"},
 			related: map[string][]string{kindInstallPlan: {"install-b Compliant The InstallPlan is RequiresApproval"}},
 		},

@@ -10,7 +10,6 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/operatorpolicy"
-	"github.com/opgate/opgate/rules/state"
 )
 
 // generating adds the step for a Subscription that OLM generates, as the store holds it.
@@ -152,9 +151,8 @@ func TestRefusedPlans(t *testing.T) {
 				c.policy(&s.policy.Spec)
 			}
 			s.subscriptions = c.subscriptions
+			s.plans, s.others = c.plans, c.others
 			in := s.input()
-			in.Namespace = state.NewNamespace("shop",
-				state.NamespaceContents{Policies: append(c.others, in.Rules), Plans: c.plans})
 			f := findingOf(t, Evaluate(in).Conditions, TypeInstallPlan)
 			if diff := cmp.Diff(c.want, rows(Outcome{Conditions: []Condition{f}})); diff != "" {
 				t.Error(diff)

@@ -1,11 +1,11 @@
 package compliance
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,7 +15,6 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
-	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/grant"
@@ -23,14 +22,93 @@ import (
 )
 
 // given modifies the input of an evaluation.
-type given func(*Input)
+type given func(*fixture)
 
 var evaluatedAt = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// fixture is an Input with the contents of its namespace, in a form that tests change.
+type fixture struct {
+	Input
+	NamespaceExists bool
+	OperatorGroups  []*olm.OperatorGroup
+	Subscriptions   []*olm.Subscription
+	CSVs            []*Installed
+	contents        state.NamespaceContents
+	// read is what is read for the plans of the namespace.
+	read func(*state.Namespace) *state.Namespace
+}
+
+// Installed is a ClusterServiceVersion. CopiedFrom is the namespace of the original of a copy, and that of the object
+// itself for an original in another namespace.
+type Installed struct {
+	*olm.CSV
+	Package, Version string
+	CopiedFrom       string
+	Origin           *original
+}
+
+// original is a ClusterServiceVersion in another namespace, with the contents of that.
+type original struct {
+	CSV           *Installed
+	Drifted       bool
+	Targets       []string
+	Subscriptions []*olm.Subscription
+	Plans         []*olm.InstallPlan
+}
+
+// stored returns a ClusterServiceVersion in the form of a snapshot.
+func (c *Installed) stored() *olm.CSV {
+	c.Bundle = olm.Bundle{Name: c.Metadata.Name, Package: c.Package, Version: c.Version, Spec: &c.Spec}
+	if c.CopiedFrom != c.Metadata.Namespace {
+		c.Metadata.Labels.CopiedFrom = c.CopiedFrom
+	}
+	return c.CSV
+}
+
+func (o *original) stored() *Origin {
+	contents := state.NamespaceContents{Stored: []*olm.CSV{o.CSV.stored()}, Subscriptions: o.Subscriptions,
+		Plans: o.Plans}
+	if o.Targets != nil {
+		g := &olm.OperatorGroup{}
+		g.Status.Namespaces = o.Targets
+		contents.Groups = []*olm.OperatorGroup{g}
+	}
+	if o.Drifted {
+		csv := o.CSV.CSV
+		contents.CSVs = []state.Installed{{Bundle: csv.Bundle}}
+		contents.Record = &state.InstallRecord{Operators: []state.RecordedOperator{{CSV: csv.Metadata.Name,
+			Digest: "another"}}}
+	}
+	return &Origin{CSV: o.CSV.CSV, Namespace: state.NewNamespace("operators", contents)}
+}
+
+// input returns the Input of the fixture.
+func (in *fixture) input() *Input {
+	c := in.contents
+	c.Exists, c.Groups, c.Subscriptions = in.NamespaceExists, in.OperatorGroups, in.Subscriptions
+	in.Origins = map[*olm.CSV]*Origin{}
+	for _, i := range in.CSVs {
+		csv := i.stored()
+		if i.CopiedFrom != "" && i.CopiedFrom == csv.Metadata.Namespace {
+			in.Originals = append(in.Originals, csv)
+		} else {
+			c.Stored = append(c.Stored, csv)
+		}
+		if i.Origin != nil {
+			in.Origins[csv] = i.Origin.stored()
+		}
+	}
+	in.Namespace = state.NewNamespace("shop", c)
+	if in.read != nil {
+		in.Namespace = in.read(in.Namespace)
+	}
+	return &in.Input
+}
 
 // input is an informing policy for package etcd in namespace shop, from catalog olm/community, with an empty
 // namespace.
 func input(changes ...given) *Input {
-	in := &Input{
+	in := &fixture{NamespaceExists: true, Input: Input{
 		Policy: &policyv1beta2.OperatorPolicy{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "policies", Name: "etcd-policy", Generation: 3},
 			Spec: policyv1beta2.OperatorPolicySpec{
@@ -40,48 +118,38 @@ func input(changes ...given) *Input {
 					Source: "community", SourceNamespace: "olm"},
 			},
 		},
-		Cluster: "edge", NamespaceExists: true, Now: evaluatedAt,
-		Content:       func(_ string, of *olm.ObjectMeta) map[string]any { return content(of) },
+		Cluster: "edge", Now: evaluatedAt,
 		Deployments:   map[string]Deployment{},
 		CatalogSource: func(olm.Catalog) *olm.CatalogSource { return nil },
 		Package:       func(olm.Catalog) *catalog.Package { return nil },
 		Approvals:     map[string]Approval{},
-	}
+	}}
 	for _, change := range changes {
 		change(in)
 	}
-	in.Rules = rules.CompletedOperatorPolicy(rules.NewOperatorPolicy(in.Policy), in.Policy, in.Problems)
-	return in
+	in.Rules = rules.NewOperatorPolicy(in.Policy).Completed(in.Policy, in.Problems)
+	return in.input()
 }
 
-// fields are the stored ones of the Subscriptions and OperatorGroups in tests, by their metadata.
-var fields sync.Map
-
-func content(of *olm.ObjectMeta) map[string]any {
-	stored, _ := fields.Load(of)
-	known, _ := stored.(map[string]any)
-	return known
-}
-
-func enforced(in *Input) { in.Policy.Spec.RemediationAction = policyv1beta2.Enforce }
+func enforced(in *fixture) { in.Policy.Spec.RemediationAction = policyv1beta2.Enforce }
 
 func spec(change func(*policyv1beta2.OperatorPolicySpec)) given {
-	return func(in *Input) { change(&in.Policy.Spec) }
+	return func(in *fixture) { change(&in.Policy.Spec) }
 }
 
 func asked(change func(*policyv1beta2.SubscriptionTemplate)) given {
-	return func(in *Input) { change(&in.Policy.Spec.Subscription) }
+	return func(in *fixture) { change(&in.Policy.Spec.Subscription) }
 }
 
 func config(change func(*policyv1beta2.ComplianceConfig)) given {
-	return func(in *Input) { change(&in.Policy.Spec.ComplianceConfig) }
+	return func(in *fixture) { change(&in.Policy.Spec.ComplianceConfig) }
 }
 
 func raw(text string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON{Raw: []byte(text)} }
 
 // policyGroup sets an OperatorGroup in the policy.
 func policyGroup(changes ...func(*policyv1beta2.OperatorGroupTemplate)) given {
-	return func(in *Input) {
+	return func(in *fixture) {
 		in.Policy.Spec.OperatorGroup = &policyv1beta2.OperatorGroupTemplate{Name: "scoped"}
 		for _, change := range changes {
 			change(in.Policy.Spec.OperatorGroup)
@@ -90,9 +158,11 @@ func policyGroup(changes ...func(*policyv1beta2.OperatorGroupTemplate)) given {
 }
 
 func group(name string, spec map[string]any, changes ...func(*olm.OperatorGroup)) given {
-	return func(in *Input) {
+	return func(in *fixture) {
 		g := &olm.OperatorGroup{Metadata: olm.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-" + name}}
-		fields.Store(&g.Metadata, map[string]any{"spec": spec})
+		if written, err := json.Marshal(spec); err != nil || spec != nil && json.Unmarshal(written, &g.Spec) != nil {
+			panic(fmt.Sprintf("%s cannot be read: %v", written, err))
+		}
 		for _, change := range changes {
 			change(g)
 		}
@@ -104,39 +174,33 @@ func generated(g *olm.OperatorGroup) { g.Metadata.GenerateName = "shop-" }
 
 // subscription adds one that conforms to the policy, under any name.
 func subscription(name string, changes ...func(*olm.Subscription)) given {
-	return func(in *Input) {
+	return func(in *fixture) {
 		s := &olm.Subscription{
-			Metadata: olm.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-" + name},
+			Metadata: olm.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-" + name,
+				Annotations: olm.Annotations{ManagedBy: "policies.etcd-policy"}, Labels: olm.Labels{Managed: new("")}},
 			Spec: olm.SubscriptionSpec{Package: "etcd", Channel: "stable-1.2", Source: "community",
-				SourceNamespace: "olm"},
+				SourceNamespace: "olm", InstallPlanApproval: olm.ApprovalAutomatic},
 			Status: olm.SubscriptionStatus{InstalledCSV: "etcd.v1.2.0", CurrentCSV: "etcd.v1.2.0",
 				State: "AtLatestKnown"},
 		}
 		for _, change := range changes {
 			change(s)
 		}
-		if content(&s.Metadata) == nil {
-			fields.Store(&s.Metadata, liveSubscription(s))
-		}
 		in.Subscriptions = append(in.Subscriptions, s)
 	}
 }
 
-func liveSubscription(s *olm.Subscription) map[string]any {
-	marks := map[string]any{metakey.Managed: ""}
-	spec := map[string]any{"name": s.Spec.Package, "channel": s.Spec.Channel, "source": s.Spec.Source,
-		"sourceNamespace": s.Spec.SourceNamespace, "installPlanApproval": "Automatic"}
-	put(spec, "startingCSV", s.Spec.StartingCSV)
-	return map[string]any{
-		"metadata": map[string]any{"name": s.Metadata.Name, "namespace": s.Metadata.Namespace, "labels": marks,
-			"annotations": map[string]any{metakey.Managed: "policies.etcd-policy"}},
-		"spec":   spec,
-		"status": map[string]any{"installedCSV": s.Status.InstalledCSV},
+// configured sets spec.config of the first Subscription.
+func configured(config string) given {
+	return func(in *fixture) {
+		if err := json.Unmarshal([]byte(config), &in.Subscriptions[0].Spec.Config); err != nil {
+			panic(err)
+		}
 	}
 }
 
 func csv(name string, changes ...func(*Installed)) given {
-	return func(in *Input) {
+	return func(in *fixture) {
 		c := &Installed{CSV: &olm.CSV{Metadata: olm.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-" + name},
 			Status: olm.CSVStatus{
 				Phase: "Succeeded", Reason: "InstallSucceeded", Message: "install strategy completed with no errors",
@@ -150,14 +214,14 @@ func csv(name string, changes ...func(*Installed)) given {
 }
 
 func deployment(name string, available bool) given {
-	return func(in *Input) {
+	return func(in *fixture) {
 		in.Deployments[name] = Deployment{ObjectMeta: olm.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-" + name},
 			Available: available}
 	}
 }
 
 func catalogState(state string) given {
-	return func(in *Input) {
+	return func(in *fixture) {
 		in.CatalogSource = func(c olm.Catalog) *olm.CatalogSource {
 			live := &olm.CatalogSource{Metadata: olm.ObjectMeta{Namespace: c.Namespace, Name: c.Name,
 				UID: "uid-catalog"}}
@@ -169,7 +233,7 @@ func catalogState(state string) given {
 
 // manifest adds the package to catalog olm/community.
 func manifest(changes ...func(*catalog.Package)) given {
-	return func(in *Input) {
+	return func(in *fixture) {
 		p := &catalog.Package{Name: "etcd", Catalog: olm.Catalog{Namespace: "olm", Name: "community"},
 			DefaultChannel: "stable-1.2",
 			Channels: []catalog.Channel{{Name: "stable-1.2",
@@ -189,9 +253,8 @@ func manifest(changes ...func(*catalog.Package)) given {
 
 // plans adds InstallPlans to the namespace.
 func plans(all ...*olm.InstallPlan) given {
-	return func(in *Input) {
-		in.Namespace = state.NewNamespace("shop",
-			state.NamespaceContents{Plans: append(slices.Clone(in.Namespace.Plans()), all...)})
+	return func(in *fixture) {
+		in.contents.Plans = append(slices.Clone(in.contents.Plans), all...)
 	}
 }
 
@@ -203,12 +266,12 @@ func plan(name, phase string, csvs ...string) *olm.InstallPlan {
 }
 
 // running is an operator that is installed and healthy.
-func running(in *Input) {
+func running(in *fixture) {
 	for _, change := range []given{
 		group("shop-x7", map[string]any{}, generated), subscription("etcd"), csv("etcd.v1.2.0"),
 		deployment("etcd-operator", true),
 		catalogState("READY"), manifest(), plans(plan("install-a", olm.PhaseComplete, "etcd.v1.2.0")),
-		func(in *Input) { in.Subscriptions[0].Status.InstallPlan.Name = "install-a" },
+		func(in *fixture) { in.Subscriptions[0].Status.InstallPlan.Name = "install-a" },
 	} {
 		change(in)
 	}
@@ -399,7 +462,7 @@ func TestEvaluateValidity(t *testing.T) {
 		},
 		{
 			name: "R-LP-1 a mustnothave policy that is not valid removes nothing",
-			given: []given{enforced, running, func(in *Input) {
+			given: []given{enforced, running, func(in *fixture) {
 				in.Policy.Spec.ComplianceType = policyv1beta2.MustNotHave
 				in.Problems = []string{"namespace is required in the subscription"}
 			}},
@@ -410,7 +473,7 @@ func TestEvaluateValidity(t *testing.T) {
 		},
 		{
 			name: "43 template text that does not resolve is the only problem that is told",
-			given: []given{enforced, func(in *Input) {
+			given: []given{enforced, func(in *fixture) {
 				in.Problems = []string{"spec.subscription.namespace: no ConfigMap policies/where"}
 				in.Policy.Spec.Subscription.Namespace = "{{ fromConfigMap }}"
 			}},
@@ -433,7 +496,7 @@ func TestEvaluateValidity(t *testing.T) {
 		},
 		{
 			name: "10.2 all problems of an old object are told at once",
-			given: []given{enforced, func(in *Input) {
+			given: []given{enforced, func(in *fixture) {
 				in.Policy.Spec.Subscription.InstallPlanApproval = raw(`"Automatic"`)
 				in.Policy.Spec.UpgradeApproval = ""
 			}},
@@ -443,19 +506,19 @@ func TestEvaluateValidity(t *testing.T) {
 		},
 		{
 			name:  "19.3 enforced policies for one Subscription do nothing and are all named",
-			given: []given{enforced, func(in *Input) { in.Overlaps = []string{"a.policies", "etcd-policy.policies"} }},
+			given: []given{enforced, func(in *fixture) { in.Overlaps = []string{"a.policies", "etcd-policy.policies"} }},
 			want:  idle,
 			says: map[string]string{TypeValidPolicySpec: "the policy does nothing, because several enforced policies manage the Subscription to etcd in namespace shop: " +
 				"a.policies, etcd-policy.policies"},
 		},
 		{
 			name:  "19.1 informing policies may overlap",
-			given: []given{running, func(in *Input) { in.Overlaps = []string{"a.policies", "etcd-policy.policies"} }},
+			given: []given{running, func(in *fixture) { in.Overlaps = []string{"a.policies", "etcd-policy.policies"} }},
 			want:  map[string]string{TypeValidPolicySpec: "True PolicyValidated"},
 		},
 		{
 			name:  "10.5 an informing policy says that the namespace is missing and goes on",
-			given: []given{func(in *Input) { in.NamespaceExists = false }},
+			given: []given{func(in *fixture) { in.NamespaceExists = false }},
 			want: map[string]string{TypeValidPolicySpec: "False InvalidPolicySpec",
 				TypeSubscription: "False SubscriptionMissing"},
 			says: map[string]string{TypeValidPolicySpec: `the operator namespace "shop" does not exist and will not be created, because the policy is not enforced`,
@@ -464,7 +527,7 @@ func TestEvaluateValidity(t *testing.T) {
 		},
 		{
 			name:  "1.1 an enforced policy makes namespace, OperatorGroup and Subscription, in this order",
-			given: []given{enforced, func(in *Input) { in.NamespaceExists = false }},
+			given: []given{enforced, func(in *fixture) { in.NamespaceExists = false }},
 			want: map[string]string{TypeValidPolicySpec: "False InvalidPolicySpec",
 				TypeOperatorGroup: "False OperatorGroupMissing", TypeSubscription: "False SubscriptionMissing"},
 			says: map[string]string{TypeValidPolicySpec: `the operator namespace "shop" does not exist`},
@@ -475,7 +538,7 @@ func TestEvaluateValidity(t *testing.T) {
 		},
 		{
 			name:  "G25 without the right an enforced policy makes nothing where the namespace is missing",
-			given: []given{enforced, func(in *Input) { in.NamespaceExists = false }, granted()},
+			given: []given{enforced, func(in *fixture) { in.NamespaceExists = false }, granted()},
 			want: map[string]string{TypeValidPolicySpec: "False InvalidPolicySpec",
 				TypeOperatorGroup: "False OperatorGroupMissing", TypeSubscription: "False SubscriptionMissing"},
 			says: map[string]string{TypeValidPolicySpec: `the operator namespace "shop" does not exist: opgate may not create namespaces here: chart value rights.namespaces grants it`},
@@ -488,7 +551,7 @@ func TestEvaluateValidity(t *testing.T) {
 		},
 		{
 			name: "16.1 a mustnothave policy needs no namespace",
-			given: []given{func(in *Input) {
+			given: []given{func(in *fixture) {
 				in.NamespaceExists = false
 				in.Policy.Spec.ComplianceType = policyv1beta2.MustNotHave
 			}},
@@ -527,7 +590,7 @@ func TestEvaluateValidity(t *testing.T) {
 func TestEvaluateInvalidKeepsRelated(t *testing.T) {
 	kept := map[string]bool{}
 	for _, f := range Evaluate(input(enforced, running,
-		func(in *Input) { in.Problems = []string{"broken"} })).Conditions {
+		func(in *fixture) { in.Problems = []string{"broken"} })).Conditions {
 		kept[kindOf[f.Type]] = f.KeepRelated
 	}
 	want := []string{kindCatalogSource, kindInstallPlan, kindOperatorGroup, kindSubscription}
@@ -539,5 +602,5 @@ func TestEvaluateInvalidKeepsRelated(t *testing.T) {
 
 // granted withholds all rights but those that are named.
 func granted(rights ...string) given {
-	return func(in *Input) { in.Grants, _ = grant.NewSet(rights, nil) }
+	return func(in *fixture) { in.Grants, _ = grant.NewSet(rights, nil) }
 }

@@ -11,7 +11,7 @@ import (
 
 // replacing is an upgrade to etcd.v1.3.0, begun four minutes ago, whose Deployment is not up.
 func replacing(changes ...func(*Installed)) given {
-	return func(in *Input) {
+	return func(in *fixture) {
 		running(in)
 		in.CSVs[0].Status.Phase, in.CSVs[0].Status.Reason, in.CSVs[0].Metadata.CreationTimestamp = "Replacing",
 			"BeingReplaced", "2026-01-01T00:00:00Z"
@@ -27,7 +27,7 @@ func replacing(changes ...func(*Installed)) given {
 
 // was adds a condition to the status.
 func was(conditionType string, status metav1.ConditionStatus) given {
-	return func(in *Input) {
+	return func(in *fixture) {
 		in.Policy.Status.Conditions = append(in.Policy.Status.Conditions,
 			metav1.Condition{Type: conditionType, Status: status})
 	}
@@ -56,25 +56,25 @@ func TestEvaluateUpgrade(t *testing.T) {
 		},
 		{
 			name:  "the Subscription names the replaced version",
-			given: []given{replacing(), func(in *Input) { in.Subscriptions[0].Status.InstalledCSV = "etcd.v1.2.0" }},
+			given: []given{replacing(), func(in *fixture) { in.Subscriptions[0].Status.InstalledCSV = "etcd.v1.2.0" }},
 			want:  map[string]string{TypeClusterServiceVersion: "True BeingReplaced"},
 		},
 		{
 			name: "both were created in the same second",
 			given: []given{replacing(),
-				func(in *Input) { in.CSVs[0].Metadata.CreationTimestamp = in.CSVs[1].Metadata.CreationTimestamp }},
+				func(in *fixture) { in.CSVs[0].Metadata.CreationTimestamp = in.CSVs[1].Metadata.CreationTimestamp }},
 			says: map[string]string{TypeClusterServiceVersion: "ClusterServiceVersion (etcd.v1.3.0) - installing: waiting" + tolerated},
 		},
 		{
 			name: "OLM resolves while it replaces",
 			given: []given{replacing(),
-				func(in *Input) { failing(reasonUnsatisfiable, lostMessage)(in.Subscriptions[0]) }},
+				func(in *fixture) { failing(reasonUnsatisfiable, lostMessage)(in.Subscriptions[0]) }},
 			want: map[string]string{TypeSubscription: "True SubscriptionMatches", TypeResolutionFailed: " "},
 		},
 		{
 			name: "OLM cannot resolve for another reason",
 			given: []given{replacing(),
-				func(in *Input) { failing(reasonUnsatisfiable, "subscription etcd exists")(in.Subscriptions[0]) }},
+				func(in *fixture) { failing(reasonUnsatisfiable, "subscription etcd exists")(in.Subscriptions[0]) }},
 			want: map[string]string{TypeSubscription: "False ConstraintsNotSatisfiable"},
 		},
 		{
@@ -98,7 +98,7 @@ func TestEvaluateUpgrade(t *testing.T) {
 		{
 			name: "a Deployment has exceeded its progress deadline",
 			given: []given{replacing(),
-				func(in *Input) { in.Deployments["etcd-operator"] = Deployment{Stalled: true} }},
+				func(in *fixture) { in.Deployments["etcd-operator"] = Deployment{Stalled: true} }},
 			want: counts,
 			says: map[string]string{TypeDeployment: "the operator's Deployments are not all available; without their minimum availability: etcd-operator; " +
 				"beyond their progress deadline: etcd-operator"},
@@ -120,7 +120,7 @@ func TestEvaluateUpgrade(t *testing.T) {
 		},
 		{
 			name:  "a first installation is no upgrade",
-			given: []given{replacing(), func(in *Input) { in.CSVs = in.CSVs[1:] }},
+			given: []given{replacing(), func(in *fixture) { in.CSVs = in.CSVs[1:] }},
 			want:  counts,
 		},
 		{
@@ -133,10 +133,10 @@ func TestEvaluateUpgrade(t *testing.T) {
 			name: "an operator that is installed elsewhere is upgraded",
 			given: []given{
 				catalogState("READY"),
-				copiedFrom("etcd.v1.2.0", origin(func(o *Origin) {
+				copiedFrom("etcd.v1.2.0", origin(func(o *original) {
 					o.CSV.Status.Phase, o.CSV.Metadata.CreationTimestamp = "Replacing", "2026-01-01T00:00:00Z"
 				})),
-				copiedFrom("etcd.v1.3.0", origin(func(o *Origin) {
+				copiedFrom("etcd.v1.3.0", origin(func(o *original) {
 					o.CSV.Status.Phase, o.CSV.Metadata.CreationTimestamp = "Pending",
 						evaluatedAt.Add(-4*time.Minute).Format(time.RFC3339)
 				})),
@@ -158,7 +158,7 @@ func TestEvaluateUpgrade(t *testing.T) {
 func TestEvaluateToleratedDeployments(t *testing.T) {
 	tolerated := config(func(c *policyv1beta2.ComplianceConfig) { c.DeploymentsUnavailable = policyv1beta2.ConfigCompliant })
 	in := func(phase, reason string) given {
-		return func(in *Input) { in.CSVs[0].Status.Phase, in.CSVs[0].Status.Reason = phase, reason }
+		return func(in *fixture) { in.CSVs[0].Status.Phase, in.CSVs[0].Status.Reason = phase, reason }
 	}
 	down := deployment("etcd-operator", false)
 	for _, s := range []scenario{

@@ -19,41 +19,39 @@ import (
 // Its catalog and version are those of the original: an operator from a catalog that the policy does not name does not
 // count, and neither does, if the policy has a Subscription of its own, a version that it does not allow.
 // Otherwise a user who may install operators in one namespace decides for all others.
-func (e *evaluation) existingInstallation() *Installed {
+func (e *evaluation) existingInstallation() *olm.CSV {
 	if e.wanted.group.targeted() || e.csv != nil && e.csv.Status.Phase == phaseSucceeded {
 		return nil
 	}
-	var existing *Installed
-	for _, c := range e.CSVs {
-		if !e.served(c) || !c.Origin.comesFrom(e.Rules) || c.isOriginal() && e.csv != nil {
+	var existing *olm.CSV
+	for _, c := range e.csvs() {
+		if !e.served(c) || !e.Origins[c].comesFrom(e.Rules) || e.isOriginal(c) && e.csv != nil {
 			// what is installed here would stay without its Subscription; OLM itself prevents that where a copy exists
 			continue
 		}
-		origin := c.Origin.CSV
-		covered, _ := bundle.Covers(e.Rules, c.Metadata.Name, origin.Version, e.Now)
+		origin := e.Origins[c].CSV
+		covered, _ := bundle.Covers(e.Rules, c.Metadata.Name, origin.Bundle.Version, e.Now)
 		if !covered && e.subscription != nil {
 			continue
 		}
 		if existing == nil || covered {
-			csv, served := *c.CSV, *c // the snapshot's own is shared
-			csv.Status.Phase = origin.Status.Phase
-			served.CSV, served.Version = &csv, origin.Version
-			existing = &served
+			existing = new(*c) // the snapshot's own is shared
+			existing.Status.Phase, existing.Bundle.Version = origin.Status.Phase, origin.Bundle.Version
 		}
 	}
 	return existing
 }
 
 // isOriginal reports whether this is an original in another namespace, of which this one has no copy.
-func (c *Installed) isOriginal() bool { return c.CopiedFrom == c.Metadata.Namespace }
+func (e *evaluation) isOriginal(c *olm.CSV) bool { return c.Metadata.Namespace != e.Namespace.Name() }
 
 // besides names the operators of the package that serve this namespace from another one, for a policy with an
 // installation of its own.
 func (e *evaluation) besides() string {
 	message := ""
-	for i := range e.CSVs {
-		if c := e.CSVs[i]; e.served(c) {
-			message += "; " + text.Name(c.Metadata.Name) + ", installed in namespace " + text.Name(c.CopiedFrom) +
+	for _, c := range e.csvs() {
+		if e.served(c) {
+			message += "; " + text.Name(c.Metadata.Name) + ", installed in namespace " + text.Name(e.from(c)) +
 				", serves this namespace as well: remove one of them"
 		}
 	}
@@ -61,54 +59,55 @@ func (e *evaluation) besides() string {
 }
 
 // served reports whether a ClusterServiceVersion is of the package, and installed elsewhere for this namespace as well.
-func (e *evaluation) served(c *Installed) bool {
-	return c.CopiedFrom != "" && c.Origin.serves(e.wanted.namespace) && c.Origin.provides(e.wanted.name)
+func (e *evaluation) served(c *olm.CSV) bool {
+	return e.Origins[c].serves(e.wanted.namespace) && e.Origins[c].provides(e.wanted.name)
 }
 
 // elsewhere describes the copies of the package that do not count, for a policy without an installation of its own.
 func (e *evaluation) elsewhere() string {
 	message := ""
-	for _, c := range e.CSVs {
-		if c.CopiedFrom == "" {
+	for _, c := range e.csvs() {
+		from := e.from(c)
+		if from == "" {
 			continue
 		}
-		if e.served(c) && !c.Origin.comesFrom(e.Rules) {
+		if e.served(c) && !e.Origins[c].comesFrom(e.Rules) {
 			message += "; " + text.Name(c.Metadata.Name) +
-				" is installed elsewhere, from another catalog: it runs in namespace " + text.Name(c.CopiedFrom) +
+				" is installed elsewhere, from another catalog: it runs in namespace " + text.Name(from) +
 				" and is available here, but nothing shows that it comes from " + e.catalogAsked()
 		}
-		if e.subscription != nil && e.subscription.Follows(c.Metadata.Name) && !c.isOriginal() {
+		if e.subscription != nil && e.subscription.Follows(c.Metadata.Name) && !e.isOriginal(c) {
 			message += "; OLM cannot install " + text.Name(c.Metadata.Name) +
-				" here while the copy of that name from namespace " + text.Name(c.CopiedFrom) + " is in its place"
+				" here while the copy of that name from namespace " + text.Name(from) + " is in its place"
 		}
 	}
 	return message
 }
 
 // existing returns the outcome for an operator that is installed elsewhere and available here.
-func (e *evaluation) existing(csv *Installed) Outcome {
+func (e *evaluation) existing(csv *olm.CSV) Outcome {
+	from := e.from(csv)
 	e.upgrade = e.upgrading(csv)
 	out := Outcome{InstalledVersion: csv.Metadata.Name}
-	message := "the operator is installed in namespace " + text.Name(csv.CopiedFrom) +
+	message := "the operator is installed in namespace " + text.Name(from) +
 		" and available here through its AllNamespaces mode"
 	available := func(conditionType string, related []policyv1beta2.RelatedObject) Condition {
 		return condition(conditionType, statusIf(conditionType != TypeCatalogSourcesUnhealthy), reasonExisting, message,
 			related...)
 	}
 	var groups, subscriptions []policyv1beta2.RelatedObject
-	for i := range e.OperatorGroups {
-		groups = append(groups, e.related(kindOperatorGroup, e.OperatorGroups[i].Metadata, policyv1beta2.Compliant,
-			relatedFound))
+	for _, g := range e.Namespace.Groups() {
+		groups = append(groups, e.related(kindOperatorGroup, g.Metadata, policyv1beta2.Compliant, relatedFound))
 	}
-	for i := range e.Subscriptions {
-		if s := e.Subscriptions[i]; s.Spec.Package == e.wanted.name {
+	for _, s := range e.Namespace.Subscriptions() {
+		if s.Spec.Package == e.wanted.name {
 			subscriptions = append(subscriptions, e.related(kindSubscription, s.Metadata, policyv1beta2.Compliant,
 				relatedFound))
 		}
 	}
 	subscription := available(TypeSubscription, subscriptions)
 	left := slices.ContainsFunc(e.leftBehind(), func(s *olm.Subscription) bool {
-		return s.Metadata.Namespace == csv.CopiedFrom && s.Spec.Package == e.wanted.name
+		return s.Metadata.Namespace == from && s.Spec.Package == e.wanted.name
 	})
 	if left { // the policy would be Compliant through what it is not for any more
 		subscription.Status, subscription.Reason = metav1.ConditionFalse, reasonLeftBehind
@@ -127,7 +126,7 @@ func (e *evaluation) existing(csv *Installed) Outcome {
 	}
 	out.Conditions = append(out.Conditions, e.deprecations()...)
 	out.Conditions = append(out.Conditions, e.minorChannel())
-	if covered, _ := bundle.Covers(e.Rules, csv.Metadata.Name, csv.Version, e.Now); covered && e.enforced && !left {
+	if covered, _ := bundle.Covers(e.Rules, csv.Metadata.Name, csv.Bundle.Version, e.Now); covered && e.enforced && !left {
 		out.Actions = e.withdraw(message)
 	}
 	return out
@@ -149,7 +148,7 @@ func (e *evaluation) withdraw(message string) []Action {
 		actions = append(actions, Action{Verb: Delete, Live: o.Reference(kinds[kind]), Done: done,
 			Failed: f.because("deleted")})
 	}
-	for _, s := range e.Subscriptions {
+	for _, s := range e.Namespace.Subscriptions() {
 		if s.Spec.Package != e.wanted.name || s.Metadata.Annotations.ManagedBy != e.managedBy() ||
 			s.Metadata.DeletionTimestamp != "" {
 			remaining++
@@ -160,8 +159,8 @@ func (e *evaluation) withdraw(message string) []Action {
 	if remaining > 0 {
 		return actions
 	}
-	if i := slices.IndexFunc(e.OperatorGroups, e.generated); i >= 0 {
-		remove(TypeOperatorGroup, &e.OperatorGroups[i].Metadata)
+	if i := slices.IndexFunc(e.Namespace.Groups(), e.generated); i >= 0 {
+		remove(TypeOperatorGroup, &e.Namespace.Groups()[i].Metadata)
 	}
 	return actions
 }

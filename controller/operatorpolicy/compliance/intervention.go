@@ -90,35 +90,35 @@ func unreferenced(s *olm.Subscription) []string {
 // FailureOutdated reports whether OLM could not resolve a Subscription for a ClusterServiceVersion that is gone, or
 // that the Subscription refers to by now. OLM v0.42 may resolve while it deletes a replaced one, v0.46 while it links a
 // new one, and neither resolves again.
-func FailureOutdated(s *olm.Subscription, csvs []*Installed) bool {
+func FailureOutdated(s *olm.Subscription, csvs []*olm.CSV) bool {
 	return slices.ContainsFunc(unreferenced(s), func(name string) bool {
 		return name == s.Status.CurrentCSV || !slices.ContainsFunc(csvs,
-			func(c *Installed) bool { return c.Metadata.Name == name })
+			func(c *olm.CSV) bool { return c.Metadata.Name == name })
 	})
 }
 
 // failureOutdated is FailureOutdated, also while OLM replaces a ClusterServiceVersion: it resolves once more after
 // that.
 func (e *evaluation) failureOutdated() bool {
-	return FailureOutdated(e.subscription, e.CSVs) || e.upgrade != nil && len(unreferenced(e.subscription)) > 0
+	return FailureOutdated(e.subscription, e.csvs()) || e.upgrade != nil && len(unreferenced(e.subscription)) > 0
 }
 
 // lost returns the ClusterServiceVersion that the Subscription should refer to and does not, nil if there
 // is none. A copy is never returned: it is installed elsewhere.
-func (e *evaluation) lost() *Installed {
+func (e *evaluation) lost() *olm.CSV {
 	if e.subscription.Status.InstalledCSV != "" || e.subscription.Status.CurrentCSV != "" {
 		return nil
 	}
-	var unclear *Installed
+	var unclear *olm.CSV
 	for _, name := range unreferenced(e.subscription) {
 		csv := e.csvNamed(name)
 		switch {
 		case csv == nil || csv.Status.Reason == "Copied":
 		case csv.Metadata.Annotations.OperatorNamespace != "" &&
 			csv.Metadata.Annotations.OperatorNamespace != e.wanted.namespace:
-		case csv.Package == e.wanted.name:
+		case csv.Bundle.Package == e.wanted.name:
 			return csv
-		case csv.Package == "":
+		case csv.Bundle.Package == "":
 			unclear = csv
 		}
 	}
@@ -149,9 +149,8 @@ func (e *evaluation) intervene(at *metav1.Time) []Action {
 	}
 	live := e.stored()
 	repaired := with(live, e.lost().Metadata.Name, "status", "currentCSV")
-	if updated, _ := object(live, "status")["lastUpdated"].(string); updated == "" {
-		repaired = with(repaired, e.Now.UTC().Format(time.RFC3339), "status", "lastUpdated") // OLM's schema requires it
-	}
+	repaired = with(repaired, cmp.Or(e.subscription.Status.LastUpdated, e.Now.UTC().Format(time.RFC3339)), "status",
+		"lastUpdated") // OLM's schema requires it
 	f := condition(TypeSubscription, metav1.ConditionFalse, reasonUnsatisfiable,
 		"the Subscription "+named(&e.subscription.Metadata)+" lost track of its ClusterServiceVersion "+
 			text.Name(e.lost().Metadata.Name),

@@ -46,8 +46,8 @@ func (e *evaluation) mayhave() Outcome {
 func (e *evaluation) groupsCreated() Condition {
 	f := condition(TypeOperatorGroup, metav1.ConditionTrue, "OperatorGroupNotApplicable",
 		"a mayhave policy does not check OperatorGroups")
-	for i := range e.OperatorGroups {
-		if g := &e.OperatorGroups[i].Metadata; e.createdByPolicy(kindOperatorGroup, g) {
+	for _, group := range e.Namespace.Groups() {
+		if g := &group.Metadata; e.createdByPolicy(kindOperatorGroup, g) {
 			f.Related = append(f.Related, e.related(kindOperatorGroup, *g, policyv1beta2.Compliant, relatedFound))
 		}
 	}

@@ -1,6 +1,7 @@
 package compliance
 
 import (
+	"slices"
 	"time"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
@@ -32,19 +33,15 @@ type Input struct {
 	Grants grant.Set
 	// Unverified is a sentence on the rights of the policy's author; empty if they were verified.
 	Unverified string
-	// NamespaceExists reports whether the namespace of the operator exists.
-	NamespaceExists bool
-	// Namespace is the snapshot that admission judges by; its plans are the ones evaluated here.
+	// Namespace is that of the operator, as admission judges by it.
 	Namespace *state.Namespace
-	// OperatorGroups, Subscriptions and CSVs are all those of the operator's namespace, sorted by name.
-	// CSVs include copies, and originals in other namespaces that serve this one without a copy.
-	OperatorGroups []*olm.OperatorGroup
-	Subscriptions  []*olm.Subscription
+	// Originals are ClusterServiceVersions in other namespaces that serve this one without a copy. Origins are the
+	// contents of their namespaces, and of those of copies here, for the policy's package; none where the original does
+	// not exist.
+	Originals []*olm.CSV
+	Origins   map[*olm.CSV]*Origin
 	// Before are the Subscriptions of the related objects in the status that exist.
 	Before []*olm.Subscription
-	CSVs   []*Installed
-	// Content returns the stored fields of a Subscription or an OperatorGroup, in the form of unstructured objects.
-	Content func(kind string, of *olm.ObjectMeta) map[string]any
 	// CRDs are those that OLM labelled as the operator's, sorted by name.
 	CRDs []CRD
 	// OLMv1 reports whether the cluster serves ClusterExtensions, and Opgate may read them. Migrated are those objects
@@ -70,17 +67,18 @@ type Input struct {
 	Now time.Time
 }
 
-// Installed is a ClusterServiceVersion.
-type Installed struct {
-	*olm.CSV
-	// Package and Version come from the bundle's properties; empty if it has none.
-	Package, Version string
-	// CopiedFrom is the namespace of the original, "" for one that is installed here; that of the object for an
-	// original without a copy.
-	CopiedFrom string
-	// Origin is the contents of CopiedFrom, for copies and originals of the policy's package; nil if the original does
-	// not exist.
-	Origin *Origin
+// namespaceExists reports whether the namespace of the operator exists, and stays.
+func (in *Input) namespaceExists() bool { return in.Namespace.Exists() && !in.Namespace.Deleting() }
+
+// csvs returns the ClusterServiceVersions of the namespace, sorted by name, and then the originals that serve it.
+func (in *Input) csvs() []*olm.CSV { return slices.Concat(in.Namespace.CSVs(), in.Originals) }
+
+// from returns the namespace of the original of a copy, or of an original without one; "" for what is installed here.
+func (in *Input) from(c *olm.CSV) string {
+	if c.Metadata.Namespace != in.Namespace.Name() {
+		return c.Metadata.Namespace
+	}
+	return c.Metadata.Labels.CopiedFrom
 }
 
 // CRD is a CustomResourceDefinition.

@@ -20,7 +20,7 @@ import (
 // A group that is not usable only prevents the creation of a Subscription: the policy still governs an
 // operator that is installed, and its plans are still approved.
 func (e *evaluation) operatorGroup() (f Condition, actions []Action, usable bool) {
-	switch groups := e.OperatorGroups; {
+	switch groups := e.Namespace.Groups(); {
 	case len(groups) == 0:
 		return e.missingGroup()
 	case len(groups) > 1:
@@ -37,7 +37,7 @@ func (e *evaluation) operatorGroup() (f Condition, actions []Action, usable bool
 	case e.wanted.group != nil && e.wanted.group.name != groups[0].Metadata.Name:
 		return e.otherGroup(groups[0]), nil, false
 	}
-	return e.presentGroup(e.OperatorGroups[0])
+	return e.presentGroup(e.Namespace.Groups()[0])
 }
 
 // otherGroup is for a namespace that has a group of another name. A second one would stop
@@ -57,7 +57,7 @@ func (e *evaluation) presentGroup(group *olm.OperatorGroup) (Condition, []Action
 	as := func(state policyv1beta2.ComplianceState, reason string) policyv1beta2.RelatedObject {
 		return e.related(kindOperatorGroup, group.Metadata, state, reason)
 	}
-	live := e.Content(kindOperatorGroup, &group.Metadata)
+	live := groupContent(group)
 	if e.wanted.group != nil {
 		if differing := differences(live, e.wanted.group.spec, "spec"); len(differing) > 0 {
 			return e.differentGroup(group, live, differing)
@@ -85,7 +85,7 @@ func (e *evaluation) presentGroup(group *olm.OperatorGroup) (Condition, []Action
 func (e *evaluation) madeTooEarly(group *olm.OperatorGroup, live map[string]any) bool {
 	targets, known := targetsOf(live)
 	return known && len(targets) == 0 && e.wanted.group == nil && e.generated(group) &&
-		!slices.ContainsFunc(e.Subscriptions, func(s *olm.Subscription) bool { return s.Spec.Package != e.wanted.name })
+		!slices.ContainsFunc(e.Namespace.Subscriptions(), func(s *olm.Subscription) bool { return s.Spec.Package != e.wanted.name })
 }
 
 // generated reports whether this policy created a group because there was none.
@@ -205,7 +205,7 @@ func (e *evaluation) unsupported(group *olm.ObjectMeta, live map[string]any) str
 // installModes returns the modes that the operator supports: of the installed version, else of the one that the
 // channel offers; nil if neither is known.
 func (e *evaluation) installModes() map[string]bool {
-	for _, csv := range []*Installed{e.csv, e.csvNamed(e.current())} {
+	for _, csv := range []*olm.CSV{e.csv, e.csvNamed(e.current())} {
 		if csv != nil && csv.Status.InstallModes != nil {
 			return csv.Status.InstallModes
 		}
@@ -244,10 +244,9 @@ func targetsOf(group map[string]any) (targets []string, known bool) {
 // selectsNothing is for a group of which OLM has found no namespace by its selector, to follow a sentence; "" for
 // others. OLM then leaves approved plans where they are, and says why on the plan only.
 func selectsNothing(group map[string]any) string {
-	spec, status := object(group, "spec"), object(group, "status")
+	spec := object(group, "spec")
 	_, known := targetsOf(group)
-	if known || stream.Withheld(spec["targetNamespaces"]) || stream.Withheld(spec["selector"]) ||
-		stream.Withheld(status["namespaces"]) {
+	if known || stream.Withheld(spec["targetNamespaces"]) || stream.Withheld(spec["selector"]) {
 		return ""
 	}
 	return "; OLM has found no namespace that its spec.selector selects, and installs nothing here until there is one"

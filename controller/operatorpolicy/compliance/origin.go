@@ -6,6 +6,7 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // Origin is the namespace that a copy of a ClusterServiceVersion names as its source. The label with its name is no
@@ -13,32 +14,26 @@ import (
 // copies in every other namespace.
 type Origin struct {
 	// CSV is the original: it has the copy's name and is not a copy itself.
-	CSV *Installed
-	// Drifted is set if it is known to differ from its plan.
-	Drifted bool
-	// Targets are the namespaces that its OperatorGroup is for, by the status, "" for all; nil without a group, or with
-	// several.
-	Targets []string
-	// Subscriptions are all those of the namespace.
-	Subscriptions []*olm.Subscription
-	// Plans are the InstallPlans of the namespace.
-	Plans []*olm.InstallPlan
+	CSV       *olm.CSV
+	Namespace *state.Namespace
 }
 
 // serves reports whether OLM copies what is installed there to a namespace: OLM requires exactly one OperatorGroup
 // and writes its target namespaces, "" for all, to its status.
 func (o *Origin) serves(namespace string) bool {
-	if o == nil || o.CSV.CopiedFrom != "" || o.CSV.Metadata.DeletionTimestamp != "" {
+	if o == nil || o.CSV.Metadata.Labels.CopiedFrom != "" || o.CSV.Metadata.DeletionTimestamp != "" ||
+		len(o.Namespace.Groups()) != 1 {
 		return false
 	}
-	return slices.Contains(o.Targets, "") || slices.Contains(o.Targets, namespace)
+	targets := o.Namespace.Groups()[0].Status.Namespaces
+	return slices.Contains(targets, "") || slices.Contains(targets, namespace)
 }
 
 // provides reports whether the original is of a package: by its own properties, else by the Subscriptions that refer to
 // it.
 func (o *Origin) provides(pkg string) bool {
-	if o.CSV.Package != "" {
-		return o.CSV.Package == pkg
+	if o.CSV.Bundle.Package != "" {
+		return o.CSV.Bundle.Package == pkg
 	}
 	followers := o.followers()
 	return len(followers) > 0 && !slices.ContainsFunc(followers,
@@ -53,7 +48,7 @@ func (o *Origin) comesFrom(p *operatorpolicy.Policy) bool {
 	if p.Catalog == (olm.Catalog{}) {
 		return true
 	}
-	if o.Drifted {
+	if o.Namespace.Drifted(o.CSV.Metadata.Name) {
 		return false
 	}
 	followers := o.followers()
@@ -68,13 +63,13 @@ func (o *Origin) comesFrom(p *operatorpolicy.Policy) bool {
 
 // followers returns the Subscriptions that have installed, or move to, the original.
 func (o *Origin) followers() []*olm.Subscription {
-	return filter(o.Subscriptions, func(s *olm.Subscription) bool { return s.Follows(o.CSV.Metadata.Name) })
+	return filter(o.Namespace.Subscriptions(), func(s *olm.Subscription) bool { return s.Follows(o.CSV.Metadata.Name) })
 }
 
 // plan returns the newest plan that installs the original, nil if it was deleted: OLM retains few of them.
 func (o *Origin) plan() *olm.InstallPlan {
 	var newest *olm.InstallPlan
-	for _, plan := range o.Plans {
+	for _, plan := range o.Namespace.Plans() {
 		if slices.Contains(plan.Spec.CSVNames, o.CSV.Metadata.Name) &&
 			(newest == nil || plan.Spec.Generation > newest.Spec.Generation) {
 			newest = plan
@@ -85,6 +80,6 @@ func (o *Origin) plan() *olm.InstallPlan {
 
 // preceded reports whether a ClusterServiceVersion is older than the plan that should have installed it. The status of
 // the plan's step does not show it: OLM repeats steps, and then finds existing objects that it has created itself.
-func preceded(plan *olm.InstallPlan, csv *Installed) bool {
+func preceded(plan *olm.InstallPlan, csv *olm.CSV) bool {
 	return csv.Metadata.CreationTimestamp < plan.Metadata.CreationTimestamp
 }

@@ -96,8 +96,8 @@ func (e *evaluation) unfinished(plan *olm.InstallPlan, why []string) string {
 		" is approved and cannot finish, since OLM repeats what is refused: " + sentences(why) +
 		"; to end that, change what refuses it, or delete the InstallPlan"
 	var automatic []string
-	for i := range e.Subscriptions {
-		if s := e.Subscriptions[i]; s.Status.InstallPlan.Name == plan.Metadata.Name && s.Spec.Package != e.wanted.name {
+	for _, s := range e.Namespace.Subscriptions() {
+		if s.Status.InstallPlan.Name == plan.Metadata.Name && s.Spec.Package != e.wanted.name {
 			automatic = append(automatic, s.Metadata.Namespace+"/"+s.Metadata.Name)
 		}
 	}

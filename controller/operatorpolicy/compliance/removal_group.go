@@ -33,7 +33,7 @@ func (s *scope) judgeGroups() (items []item, ambiguous bool) {
 
 // groups returns the OperatorGroups of the policy's namespace.
 func (s *scope) groups() []*olm.OperatorGroup {
-	return filter(s.OperatorGroups, func(g *olm.OperatorGroup) bool { return g.Metadata.Namespace == s.namespace })
+	return filter(s.Namespace.Groups(), func(g *olm.OperatorGroup) bool { return g.Metadata.Namespace == s.namespace })
 }
 
 // policysGroup reports whether a group is the one that the policy names, or was generated for the namespace, or was
@@ -87,14 +87,14 @@ func (s *scope) groupUser() string {
 	leaves := func(items []item, name string) bool {
 		return slices.ContainsFunc(items, func(i item) bool { return i.Name == name && i.removalState.remains() })
 	}
-	for i := range s.Subscriptions {
-		if sub := s.Subscriptions[i]; sub.Metadata.Namespace == s.namespace &&
+	for _, sub := range s.Namespace.Subscriptions() {
+		if sub.Metadata.Namespace == s.namespace &&
 			!leaves(s.subscriptionItems, sub.Metadata.Name) {
 			return "the Subscription " + named(&sub.Metadata)
 		}
 	}
-	for i := range s.CSVs {
-		if c := s.CSVs[i]; c.Metadata.Namespace == s.namespace && c.CopiedFrom == "" &&
+	for _, c := range s.Namespace.CSVs() {
+		if c.Metadata.Namespace == s.namespace && c.Metadata.Labels.CopiedFrom == "" &&
 			!leaves(s.csvItems, c.Metadata.Name) {
 			return "the ClusterServiceVersion " + named(&c.Metadata)
 		}
@@ -106,10 +106,9 @@ func (s *scope) groupUser() string {
 func (s *scope) tooManyGroups() Condition {
 	f := Condition{Type: TypeOperatorGroup, Status: metav1.ConditionFalse, Reason: "TooManyOperatorGroups"}
 	var items []item
-	for i := range s.OperatorGroups {
-		items = append(items, item{ObjectMeta: s.OperatorGroups[i].Metadata})
-		f.Related = append(f.Related, s.related(kindOperatorGroup, s.OperatorGroups[i].Metadata,
-			policyv1beta2.NonCompliant, relatedTooManyGroups))
+	for _, g := range s.Namespace.Groups() {
+		items = append(items, item{ObjectMeta: g.Metadata})
+		f.Related = append(f.Related, s.related(kindOperatorGroup, g.Metadata, policyv1beta2.NonCompliant, relatedTooManyGroups))
 	}
 	objects, verb := noun(kindOperatorGroup, items)
 	f.Message = objects + verb + "all in the namespace; none is deleted while there is more than one"

@@ -57,7 +57,7 @@ func (s *scope) judgePlan(plan *olm.InstallPlan) (ours, meant bool, keep string)
 
 // installs reports whether a name is that of a ClusterServiceVersion of the package.
 func (s *scope) installs(csv string) bool {
-	return slices.ContainsFunc(s.csvs, func(c *Installed) bool { return c.Metadata.Name == csv }) ||
+	return slices.ContainsFunc(s.csvs, func(c *olm.CSV) bool { return c.Metadata.Name == csv }) ||
 		slices.ContainsFunc(s.subscriptions, func(sub *olm.Subscription) bool { return sub.Follows(csv) })
 }
 

@@ -25,7 +25,7 @@ type scope struct {
 	byVersion, narrowed bool
 	// subscriptions and csvs are those of the package that are installed in the namespace.
 	subscriptions []*olm.Subscription
-	csvs          []*Installed
+	csvs          []*olm.CSV
 	// selected are the subscriptions that the policy selects.
 	selected []*olm.Subscription
 	// subscriptionItems and csvItems are the removal states of subscriptions and csvs.
@@ -38,10 +38,10 @@ func newScope(in *Input) *scope {
 	s.label = OperatorLabel(s.pkg, s.namespace)
 	s.byVersion = len(in.Rules.Versions.Entries) > 0 || spec.VersionRange != ""
 	s.narrowed = s.byVersion || in.Rules.Catalog != olm.Catalog{}
-	s.subscriptions = filter(in.Subscriptions, func(sub *olm.Subscription) bool {
+	s.subscriptions = filter(in.Namespace.Subscriptions(), func(sub *olm.Subscription) bool {
 		return sub.Spec.Package == s.pkg && sub.Metadata.Namespace == s.namespace
 	})
-	s.csvs = filter(in.CSVs, s.ours)
+	s.csvs = filter(in.Namespace.CSVs(), s.ours)
 	s.selected = filter(s.subscriptions, s.means)
 	s.subscriptionItems, s.csvItems = s.judgeSubscriptions(), s.judgeCSVs()
 	return s
@@ -54,19 +54,19 @@ func OperatorLabel(pkg, namespace string) string {
 
 // ours reports whether a ClusterServiceVersion is of the package. One whose properties name another
 // package is never ours, whatever labels it has.
-func (s *scope) ours(c *Installed) bool {
-	if c.CopiedFrom != "" || c.Metadata.Namespace != s.namespace {
+func (s *scope) ours(c *olm.CSV) bool {
+	if c.Metadata.Labels.CopiedFrom != "" || c.Metadata.Namespace != s.namespace {
 		return false
 	}
-	if c.Package != "" {
-		return c.Package == s.pkg
+	if c.Bundle.Package != "" {
+		return c.Bundle.Package == s.pkg
 	}
 	followed := false
-	for i := range s.Subscriptions {
-		if !s.Subscriptions[i].Follows(c.Metadata.Name) {
+	for _, sub := range s.Namespace.Subscriptions() {
+		if !sub.Follows(c.Metadata.Name) {
 			continue
 		}
-		if s.Subscriptions[i].Spec.Package != s.pkg {
+		if sub.Spec.Package != s.pkg {
 			return false
 		}
 		followed = true
@@ -87,15 +87,15 @@ func (s *scope) means(sub *olm.Subscription) bool {
 			installed = s.csvs[i : i+1]
 		}
 	}
-	return slices.ContainsFunc(installed, func(c *Installed) bool {
-		match, _ := bundle.Forbids(s.Rules, c.Metadata.Name, c.Version, sub.Catalog(), s.Now)
+	return slices.ContainsFunc(installed, func(c *olm.CSV) bool {
+		match, _ := bundle.Forbids(s.Rules, c.Metadata.Name, c.Bundle.Version, sub.Catalog(), s.Now)
 		return match
 	})
 }
 
 // catalogOf returns the catalog of a ClusterServiceVersion, from the Subscription that refers to it, or else from
 // those to its package, or without any from the plans that installed it. It is zero if none tells, or several disagree.
-func (s *scope) catalogOf(c *Installed) olm.Catalog {
+func (s *scope) catalogOf(c *olm.CSV) olm.Catalog {
 	var followers, others []olm.Catalog
 	for i := range s.subscriptions {
 		if s.subscriptions[i].Follows(c.Metadata.Name) {
@@ -149,13 +149,13 @@ func (s *scope) judgeCSVs() []item {
 	var items []item
 	for _, c := range s.csvs {
 		catalog := s.catalogOf(c)
-		match, sure := bundle.Forbids(s.Rules, c.Metadata.Name, c.Version, catalog, s.Now)
+		match, sure := bundle.Forbids(s.Rules, c.Metadata.Name, c.Bundle.Version, catalog, s.Now)
 		recorded := s.onRecord(kindClusterServiceVersion, &c.Metadata)
 		next := newItem(c.Metadata, keep)
 		switch {
 		case match, !sure && recorded:
-			byName, _ := bundle.Forbids(s.Rules, c.Metadata.Name, c.Version, olm.Catalog{}, s.Now)
-			evident := byName && c.Package != ""
+			byName, _ := bundle.Forbids(s.Rules, c.Metadata.Name, c.Bundle.Version, olm.Catalog{}, s.Now)
+			evident := byName && c.Bundle.Package != ""
 			next.unrecorded = next.removalState == going && !evident && !recorded
 		case sure:
 			next = item{ObjectMeta: c.Metadata, removalState: notSelected}

@@ -10,6 +10,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/rules/state"
 )
 
@@ -436,7 +437,7 @@ func TestRemovalOfPlans(t *testing.T) {
 func TestG25DefinitionsStay(t *testing.T) {
 	in := installed(func(s *site) { s.subscriptions, s.csvs, s.plans = nil, nil, nil; deleteAll(s) },
 		definitionsRecorded).input()
-	granted()(in)
+	in.Grants, _ = grant.NewSet(nil, nil)
 	out := removal(in)
 	const want = "CustomResourceDefinitionKept: the CustomResourceDefinition etcds.example.com is kept, since opgate may not delete " +
 		"CustomResourceDefinitions here: chart value rights.definitions grants it"

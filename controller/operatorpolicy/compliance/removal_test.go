@@ -28,6 +28,7 @@ type site struct {
 	subscriptions []*olm.Subscription
 	csvs          []*Installed
 	plans         []*olm.InstallPlan
+	others        []*operatorpolicy.Policy
 	record        *state.InstallRecord
 	crds          []CRD
 	deployments   map[string]Deployment
@@ -170,17 +171,13 @@ func forbidding(versions ...string) func(*site) {
 
 func (s *site) input() *Input {
 	policy := rules.NewOperatorPolicy(s.policy)
-	contents := state.NamespaceContents{Policies: []*operatorpolicy.Policy{policy}, Plans: s.plans, Record: s.record,
-		Constraints: s.constraints}
-	for _, sub := range s.subscriptions {
-		of := &olm.Subscription{Metadata: olm.ObjectMeta{Namespace: sub.Metadata.Namespace, Name: sub.Metadata.Name},
-			Spec: olm.SubscriptionSpec{Package: sub.Spec.Package}}
-		of.Status.InstalledCSV, of.Status.CurrentCSV = sub.Status.InstalledCSV, sub.Status.CurrentCSV
-		contents.Subscriptions = append(contents.Subscriptions, of)
+	contents := state.NamespaceContents{Policies: append(s.others, policy), Plans: s.plans, Record: s.record,
+		Constraints: s.constraints, Exists: true, Groups: s.groups, Subscriptions: s.subscriptions}
+	for _, c := range s.csvs {
+		contents.Stored = append(contents.Stored, c.stored())
 	}
 	return &Input{
-		Policy: s.policy, Rules: policy, NamespaceExists: true, Namespace: state.NewNamespace("shop", contents),
-		OperatorGroups: s.groups, Subscriptions: s.subscriptions, CSVs: s.csvs, CRDs: s.crds,
+		Policy: s.policy, Rules: policy, Namespace: state.NewNamespace("shop", contents), CRDs: s.crds,
 		Deployments: s.deployments,
 		CatalogSource: func(c olm.Catalog) *olm.CatalogSource {
 			if c != hub {

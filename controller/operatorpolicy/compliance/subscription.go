@@ -21,7 +21,7 @@ func (in *Input) managedBy() string { return in.Policy.Namespace + "." + in.Poli
 // subscribed returns the Subscription of a package, and the others to the same package. One with the name
 // of the package comes first; a single one of any name is accepted, including those that OLM generates.
 func (in *Input) subscribed(pkg string) (subscription *olm.Subscription, duplicates []*olm.Subscription) {
-	duplicates = filter(in.Subscriptions, func(s *olm.Subscription) bool { return s.Spec.Package == pkg })
+	duplicates = filter(in.Namespace.Subscriptions(), func(s *olm.Subscription) bool { return s.Spec.Package == pkg })
 	chosen := slices.IndexFunc(duplicates, func(s *olm.Subscription) bool { return s.Metadata.Name == pkg })
 	if chosen < 0 && len(duplicates) == 1 {
 		chosen = 0
@@ -102,10 +102,8 @@ func (e *evaluation) differentSubscription(live map[string]any, differences []di
 	return f, []Action{{Verb: Update, Live: live, Object: changed, Done: e.updated(), Failed: f.because("enforced")}}
 }
 
-// stored returns the stored fields of the policy's Subscription.
-func (e *evaluation) stored() map[string]any {
-	return e.Content(kindSubscription, &e.subscription.Metadata)
-}
+// stored returns the policy's Subscription, as far as it is compared and changed.
+func (e *evaluation) stored() map[string]any { return subscriptionContent(e.subscription) }
 
 // remembering returns a Subscription with a changed installPlanApproval and what it was before, unless the policy has
 // created it. The value is restored when no policy needs another one.
@@ -134,10 +132,10 @@ func (e *evaluation) updated() Condition {
 
 func (e *evaluation) missingSubscription(groupUsable bool) (Condition, []Action) {
 	o := olm.ObjectMeta{Namespace: e.wanted.namespace, Name: e.wanted.name}
-	if i := slices.IndexFunc(e.Subscriptions,
+	if i := slices.IndexFunc(e.Namespace.Subscriptions(),
 		func(s *olm.Subscription) bool { return s.Metadata.Name == o.Name }); i >= 0 {
 		// The name is taken by another operator. Changing that Subscription would orphan what it installed.
-		other := e.Subscriptions[i]
+		other := e.Namespace.Subscriptions()[i]
 		return condition(TypeSubscription, metav1.ConditionFalse, "SubscriptionMismatch", fmt.Sprintf(
 			"the Subscription %s does not match the policy: spec.name is %s, want %s; it belongs to another package and is not changed",
 			named(&other.Metadata), text.Quote(other.Spec.Package), text.Quote(o.Name)), e.related(kindSubscription,

@@ -22,8 +22,8 @@ func (e *evaluation) suspended(out Outcome) Outcome {
 	if !e.enforced {
 		return out
 	}
-	for i := range e.Subscriptions {
-		if s := e.Subscriptions[i]; s.Spec.Package == e.wanted.name &&
+	for _, s := range e.Namespace.Subscriptions() {
+		if s.Spec.Package == e.wanted.name &&
 			e.Policy.Spec.ComplianceType == policyv1beta2.MustHave {
 			out.Actions = append(out.Actions, e.madeToWait(s)...)
 		}
@@ -32,11 +32,10 @@ func (e *evaluation) suspended(out Outcome) Outcome {
 }
 
 func (e *evaluation) madeToWait(s *olm.Subscription) []Action {
-	live := e.Content(kindSubscription, &s.Metadata)
-	spec := object(live, "spec")
-	if spec == nil || spec["installPlanApproval"] == olm.ApprovalManual {
-		return nil // without a spec OLM ignores it
+	if s.Spec.InstallPlanApproval == olm.ApprovalManual {
+		return nil
 	}
+	live := subscriptionContent(s)
 	waiting := with(live, olm.ApprovalManual, "spec", "installPlanApproval")
 	return []Action{{Verb: Update, Object: e.remembering(s, live, waiting), Live: live}}
 }

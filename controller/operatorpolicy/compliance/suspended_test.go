@@ -12,7 +12,7 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-func pending(in *Input) {
+func pending(in *fixture) {
 	in.Policy.Annotations = map[string]string{metakey.Pending: "policies/app"}
 }
 
@@ -20,7 +20,7 @@ func pending(in *Input) {
 // Subscriptions require approval.
 func TestSuspended(t *testing.T) {
 	manual := func(s *olm.Subscription) {
-		fields.Store(&s.Metadata, liveManual(s))
+		s.Spec.InstallPlanApproval = olm.ApprovalManual
 	}
 	foreign := func(s *olm.Subscription) { s.Spec.Package = "vault" }
 	for _, tc := range []struct {
@@ -97,14 +97,13 @@ func TestSuspendedAndInvalid(t *testing.T) {
 func TestRequestedApproval(t *testing.T) {
 	with := func(approval string, noted ...string) given {
 		return subscription("etcd", func(s *olm.Subscription) {
-			fields.Store(&s.Metadata, liveSubscription(s))
-			content(&s.Metadata)["spec"].(map[string]any)["installPlanApproval"] = approval
+			s.Spec.InstallPlanApproval = approval
 			for _, value := range noted {
-				content(&s.Metadata)["metadata"].(map[string]any)["annotations"] = map[string]any{metakey.RequestedApproval: value, "a": "b"}
+				s.Metadata.Annotations = olm.Annotations{RequestedApproval: value}
 			}
 		})
 	}
-	created := func(in *Input) {
+	created := func(in *fixture) {
 		s := in.Subscriptions[0]
 		related := policyv1beta2.RelatedObject{Properties: &policyv1beta2.ObjectProperties{UID: s.Metadata.UID,
 			CreatedByPolicy: new(true)}}

@@ -10,6 +10,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/grant"
 )
 
@@ -25,22 +26,22 @@ type upgrade struct {
 // upgrading returns the upgrade in which a ClusterServiceVersion replaces another one or is replaced; nil if there is
 // none, if the new one has failed, takes too long or has to wait for the operator's own consent, or if the policy
 // counts upgrades. Both exist until the new one has succeeded.
-func (e *evaluation) upgrading(csv *Installed) *upgrade {
+func (e *evaluation) upgrading(csv *olm.CSV) *upgrade {
 	if csv == nil || e.config.UpgradesProgressing != policyv1beta2.ConfigCompliant {
 		return nil
 	}
-	var versions []*Installed
-	for _, c := range e.CSVs {
-		if c.CopiedFrom != csv.CopiedFrom || c.Package != e.wanted.name && c.Metadata.Name != csv.Metadata.Name {
+	var versions []*olm.CSV
+	for _, c := range e.csvs() {
+		if e.from(c) != e.from(csv) || c.Bundle.Package != e.wanted.name && c.Metadata.Name != csv.Metadata.Name {
 			continue
 		}
-		if c.Origin != nil {
-			c = c.Origin.CSV
+		if origin := e.Origins[c]; origin != nil {
+			c = origin.CSV
 		}
 		versions = append(versions, c)
 	}
-	slices.SortStableFunc(versions, func(a, b *Installed) int {
-		return cmp.Or(cmp.Compare(b.replaced(), a.replaced()),
+	slices.SortStableFunc(versions, func(a, b *olm.CSV) int {
+		return cmp.Or(cmp.Compare(replaced(b), replaced(a)),
 			cmp.Compare(a.Metadata.CreationTimestamp, b.Metadata.CreationTimestamp))
 	})
 	if len(versions) < 2 {
@@ -60,7 +61,7 @@ func (e *evaluation) upgrading(csv *Installed) *upgrade {
 }
 
 // replaced returns 1 if OLM has written that another ClusterServiceVersion replaces this one, else 0.
-func (c *Installed) replaced() int {
+func replaced(c *olm.CSV) int {
 	if c.Status.Phase == phaseReplacing || c.Status.Phase == "Deleting" {
 		return 1
 	}
@@ -93,7 +94,7 @@ func (e *evaluation) wake(out Outcome) Outcome {
 
 // waitsForDeployments reports whether a ClusterServiceVersion has not succeeded because of Deployments whose health
 // does not count for the policy. OLM tries to install such a one again and again, with these reasons.
-func (e *evaluation) waitsForDeployments(csv *Installed) bool {
+func (e *evaluation) waitsForDeployments(csv *olm.CSV) bool {
 	if e.config.DeploymentsUnavailable != policyv1beta2.ConfigCompliant || e.Grants.Missing(grant.Deployments) != "" {
 		return false
 	}

@@ -29,8 +29,8 @@ func (o Outcome) String() string {
 	}
 }
 
-// Finding is one constraint that a bundle does not satisfy. Findings are shared: they must not be changed.
-type Finding struct {
+// Result is that of a constraint which a bundle does not satisfy. Results are shared: they must not be changed.
+type Result struct {
 	// Definition is the Constraint object; nil for a bundle's own constraint.
 	Definition *Definition
 	// Constraint is nil if the definition as a whole is faulty.

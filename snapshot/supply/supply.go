@@ -1,0 +1,54 @@
+// Package supply has what the caches share that read in the background what a snapshot is judged by: they answer from
+// memory, and queue what is not known.
+package supply
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+)
+
+// NewQueue returns a queue whose failures are retried with exponential backoff.
+func NewQueue[K comparable](first, last time.Duration) workqueue.TypedRateLimitingInterface[K] {
+	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[K](first, last))
+}
+
+// Run handles the keys of a queue, with a number of workers, until the context ends. Then it shuts the queue down.
+func Run[K comparable](ctx context.Context, queue workqueue.TypedInterface[K], workers int, handle func(K)) {
+	var running sync.WaitGroup
+	for range workers {
+		running.Go(func() {
+			for next(ctx, queue, handle) {
+			}
+		})
+	}
+	<-ctx.Done()
+	queue.ShutDown()
+	running.Wait()
+}
+
+// next handles the next key. It returns false once the queue is shut down.
+func next[K comparable](ctx context.Context, queue workqueue.TypedInterface[K], handle func(K)) bool {
+	key, shutdown := queue.Get()
+	if shutdown {
+		return false
+	}
+	defer queue.Done(key)
+	if ctx.Err() == nil {
+		handle(key)
+	}
+	return true
+}
+
+// Oldest returns the key of the entry that was asked for least recently.
+func Oldest[K comparable, E any](entries map[K]E, asked func(E) time.Time) (oldest K) {
+	var at time.Time
+	for key, e := range entries {
+		if at.IsZero() || asked(e).Before(at) {
+			oldest, at = key, asked(e)
+		}
+	}
+	return oldest
+}
