@@ -15,6 +15,7 @@ import (
 	cmauthority "github.com/cert-manager/cert-manager/pkg/server/tls/authority"
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/opgate/opgate/admission/webhooks"
 	"github.com/opgate/opgate/internal/events"
@@ -28,10 +29,8 @@ const serviceName = "opgate-webhook"
 type Options struct {
 	// Config is the client configuration. Required.
 	Config *rest.Config
-	// Namespace is Opgate's namespace: of the Secret, the ConfigMap, the Lease and the Service. Required.
+	// Namespace is Opgate's namespace: of the Secret, the ConfigMap and the Service. Required.
 	Namespace string
-	// Identity identifies this replica in the Lease. Required and unique.
-	Identity string
 	// Lifetimes of self-managed certificates. All are required for these.
 	Lifetimes Lifetimes
 	// Webhooks are the entries of the webhook configurations. Required.
@@ -112,6 +111,9 @@ func (m *Managed) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, 
 // Healthy reports whether there is a valid serving certificate.
 func (m *Managed) Healthy() bool { return m.options.Now().Before(expiry(m)) }
 
+// AddTo adds what the leader does to a manager.
+func (m *Managed) AddTo(mgr ctrl.Manager) error { return m.controller.AddTo(mgr) }
+
 // Start watches the Secret, renews the serving certificate and runs the controller until the context is cancelled.
 func (m *Managed) Start(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -120,7 +122,7 @@ func (m *Managed) Start(ctx context.Context) error {
 	defer cancel()
 	running.Go(func() { m.secret.Informer.RunWithContext(ctx) })
 	running.Go(func() { m.controller.published.Informer.RunWithContext(ctx) })
-	running.Go(func() { m.controller.run(ctx) })
+	running.Go(func() { _ = m.controller.Start(ctx) }) // which returns no error
 	select {
 	case <-ctx.Done():
 		return nil

@@ -79,8 +79,7 @@ func TestManaged(t *testing.T) {
 		now := time.Now()
 		registry := prometheus.NewRegistry()
 		m, err := NewManaged(Options{Config: &rest.Config{Host: "127.0.0.1:1"}, Namespace: "opgate-system",
-			Identity: "a", Lifetimes: usual,
-			Metrics: NewMetrics(registry), Now: func() time.Time { return now }})
+			Lifetimes: usual, Metrics: NewMetrics(registry), Now: func() time.Time { return now }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,61 +7,57 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/opgate/opgate/admission/webhooks"
 	"github.com/opgate/opgate/certs"
+	leading "github.com/opgate/opgate/controller/manager"
 	"github.com/opgate/opgate/internal/events"
 )
 
-// certificates returns the source of serving certificates, and what has to run for it.
+// certificates returns the source of serving certificates, and what has to run for it on every replica and on the
+// leader; nil for nothing.
 func certificates(config *rest.Config, o *Options, tokens *certs.Callers, ready <-chan struct{},
 	recorder *events.Recorder,
-	now func() time.Time, log logr.Logger) (certs.Source, []manager.Runnable, error) {
+	now func() time.Time, log logr.Logger) (certs.Source, []manager.Runnable, leading.Controller, error) {
 	certMetrics := certs.NewMetrics(metrics.Registry)
 	if o.SelfSigned {
 		source, err := selfSigned(o)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		certMetrics.Serving(source)
-		return source, nil, nil // local use: nothing in the cluster is touched
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		return nil, nil, fmt.Errorf("find the name of this replica: %w", err)
+		return source, nil, nil, nil // local use: nothing in the cluster is touched
 	}
 	entries, err := o.webhooks()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	options := certs.Options{
 		Webhooks: entries,
 		Config:   config, Namespace: o.Namespace, Metrics: certMetrics, Events: recorder, Log: log.WithName("certs"),
 		Now: now, Callers: tokens, Ready: ready, Unowned: !o.WebhooksOwned,
-		Identity:           host + "_" + string(uuid.NewUUID()),
 		ExternalDefinition: o.externalDefinition(),
 		Lifetimes:          certs.Lifetimes{CA: o.CALifetime, Leaf: o.CertificateLifetime, Overlap: o.CAOverlap},
 	}
 	if o.CertFile == "" {
 		source, err := certs.NewManaged(options)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
-		return source, []manager.Runnable{source}, nil
+		return source, []manager.Runnable{source}, source, nil
 	}
 	source, err := certs.Files(o.CertFile, o.KeyFile, now)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	controller, err := certs.NewController(options, source)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return source, []manager.Runnable{source, controller}, nil
+	return source, []manager.Runnable{source, controller}, controller, nil
 }
 
 func selfSigned(o *Options) (certs.Source, error) {

@@ -31,8 +31,10 @@ import (
 // shutdownTimeout bounds requests that are in flight when the listeners close.
 const shutdownTimeout = 20 * time.Second
 
-// Run serves until the context ends, then drains.
+// Run serves until the context ends, or this replica loses the Lease, then drains.
 func Run(ctx context.Context, o Options) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	if err := o.Validate(); err != nil {
 		return err
 	}
@@ -64,7 +66,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	source, upkeep, err := certificates(config, &o, known.tokens, ready, recorder, time.Now, log)
+	source, upkeep, certController, err := certificates(config, &o, known.tokens, ready, recorder, time.Now, log)
 	if err != nil {
 		return err
 	}
@@ -83,11 +85,11 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("make the manager: %w", err)
 	}
-	p, err := newProcess(ctx, mgr, config, &o, recorder, time.Now, log)
+	p, err := newProcess(ctx, stop, mgr, config, &o, recorder, time.Now, log)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(p.addProbe(), p.addGate(source, known, wasReady), p.add(known, recorder)); err != nil {
+	if err := errors.Join(p.addProbe(), p.addGate(source, known, certController, wasReady), p.add(known, recorder)); err != nil {
 		return err
 	}
 	for _, r := range upkeep {
@@ -101,7 +103,12 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("serve: %w", err)
 	}
 	log.Info("stopped")
-	return nil
+	select {
+	case err := <-p.failed:
+		return err
+	default:
+		return nil
+	}
 }
 
 // connect returns the configuration of clients, with which it has registered the webhooks.
@@ -120,8 +127,10 @@ type process struct {
 	config  *rest.Config
 	manager manager.Manager
 	client  dynamic.Interface
-	// shutdown is done once the process is to stop.
+	// shutdown is done once the process is to stop, as SIGTERM and stop make it. Failed receives why it could not lead.
 	shutdown context.Context
+	stop     func()
+	failed   chan error
 	store    *snapshot.Store
 	// key is what the marks of Policies are signed with, user the name that this process writes as, grants what it may
 	// do.
@@ -137,11 +146,11 @@ type process struct {
 
 // newProcess returns a process, and adds what determines its user and its key to the manager.
 func newProcess(
-	shutdown context.Context, mgr manager.Manager, config *rest.Config, o *Options, reported *events.Recorder,
-	now func() time.Time,
-	log logr.Logger,
+	shutdown context.Context, stop func(), mgr manager.Manager, config *rest.Config, o *Options,
+	reported *events.Recorder, now func() time.Time, log logr.Logger,
 ) (*process, error) {
-	p := &process{options: o, config: config, manager: mgr, shutdown: shutdown, store: &snapshot.Store{},
+	p := &process{options: o, config: config, manager: mgr, shutdown: shutdown, stop: stop,
+		failed: make(chan error, 1), store: &snapshot.Store{},
 		events: reported,
 		panics: panics.NewRecorder(metrics.Registry, log.WithName("panics")), log: log, now: now}
 	var err error
@@ -166,19 +175,12 @@ func newProcess(
 // add adds what the process runs to the manager.
 func (p *process) add(runnables ...manager.Runnable) error {
 	for _, r := range runnables {
-		if err := p.manager.Add(everyReplica{r}); err != nil {
+		if err := p.manager.Add(r); err != nil {
 			return fmt.Errorf("add %T: %w", r, err)
 		}
 	}
 	return nil
 }
-
-// everyReplica runs without leader election: the background loop and the CA have Leases of their own, and losing one
-// does not end the process.
-type everyReplica struct{ manager.Runnable }
-
-// NeedLeaderElection returns false.
-func (everyReplica) NeedLeaderElection() bool { return false }
 
 // unjudged returns the namespaces that the webhook configurations exclude.
 func (p *process) unjudged() []string {

@@ -1,0 +1,96 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/harness"
+)
+
+// outages are how often the API server of TestLeaseLost is stopped, each time for outage.
+const (
+	outages = 3
+	outage  = 15 * time.Second
+)
+
+// TestLeaseLost takes the Lease from the leader, again and again, while 200 requests come in each second: none fails,
+// and the replica ends without an error and is started again. Then one replica is all there is, and the API server is
+// stopped for longer than the Lease lasts, three times.
+func TestLeaseLost(t *testing.T) {
+	t.Parallel()
+	s := Start(t)
+	s.install(t, patiently())
+	namespace := s.Govern(t)
+	s.WantGate(t, namespace)
+	s.underLoadOf(t, 8*loadRate, namespace, func() {
+		for range 3 {
+			s.takeLease(t)
+		}
+	})
+	s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set", "replicas=1", "--wait")
+	s.WantGate(t, namespace)
+	for i := range outages {
+		if err := s.KillComponent(t.Context(), cluster.APIServer); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(outage)
+		if err := s.StartComponent(t.Context(), cluster.APIServer); err != nil {
+			t.Fatal(err)
+		}
+		back := time.Now()
+		s.WantGate(t, namespace)
+		t.Logf("outage %d: judges %s after the API server is back", i+1, time.Since(back).Round(100*time.Millisecond))
+	}
+	s.WantNothingForbidden(t)
+}
+
+// takeLease makes another client the holder of the Lease for some seconds, and waits until the replica that led has
+// ended and both are ready.
+func (s *Site) takeLease(t *testing.T) {
+	t.Helper()
+	before := s.processes(t)
+	harness.Eventually(t, "the Lease has another holder", func(ctx context.Context) error {
+		return s.tryKubectl(ctx, "patch", "lease", "-n", cluster.OpgateNamespace, "opgate-loop", "--type=merge", "-p",
+			fmt.Sprintf(`{"spec":{"holderIdentity":"thief","leaseDurationSeconds":4,"renewTime":%q}}`,
+				time.Now().UTC().Format(metav1.RFC3339Micro)))
+	})
+	harness.Eventually(t, "the leader is started again", func(ctx context.Context) error {
+		now := s.processes(t)
+		ended := slices.DeleteFunc(slices.Clone(before), func(pid int) bool { return slices.Contains(now, pid) })
+		if len(ended) != 1 || slices.Contains(now, 0) {
+			return fmt.Errorf("processes are %v, they were %v", now, before)
+		}
+		return s.tryKubectl(ctx, "wait", "-n", cluster.OpgateNamespace, "--for=condition=Ready", "--timeout=1s", "pods",
+			"-l", "app.kubernetes.io/name=opgate")
+	})
+	codes := s.Admin(t, "get", "pods", "-n", cluster.OpgateNamespace, "-o",
+		"jsonpath={.items[*].status.containerStatuses[*].lastState.terminated.exitCode}")
+	for _, code := range codes {
+		if code != '0' && code != ' ' {
+			t.Errorf("the exit codes are %q, want 0", codes)
+			break
+		}
+	}
+	harness.Eventually(t, "a replica leads", func(context.Context) error {
+		if holder := s.Admin(t, "get", "lease", "-n", cluster.OpgateNamespace, "opgate-loop", "-o",
+			"jsonpath={.spec.holderIdentity}"); holder == "thief" {
+			return errors.New("none does")
+		}
+		return nil
+	})
+}
+
+// processes are those of the pods, 0 for one that has none.
+func (s *Site) processes(t *testing.T) (pids []int) {
+	for _, pod := range s.Pods(t) {
+		pids = append(pids, pod.PID)
+	}
+	return pids
+}
