@@ -5,28 +5,41 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/e2e/internal/speed"
+	"github.com/opgate/opgate/internal/kept"
 )
 
 // outages are how often the API server of TestLeaseLost is stopped, each time for outage.
 const (
 	outages = 3
 	outage  = 15 * time.Second
+	// issued is how soon a first installation has a CA.
+	issued = 15 * time.Second
 )
 
-// TestLeaseLost takes the Lease from the leader, again and again, while 200 requests come in each second: none fails,
-// and the replica ends without an error and is started again. Then one replica is all there is, and the API server is
-// stopped for longer than the Lease lasts, three times.
+var leaseResource = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
+
+// TestLeaseLost installs with the loop switched off: the replica that leads makes the CA. With the loop it takes the
+// Lease from the leader, again and again, while 200 requests come in each second: none fails, and the replica ends
+// without an error and is started again. Then one replica is all there is, and the API server is stopped for longer than
+// the Lease lasts, three times.
 func TestLeaseLost(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
-	s.install(t, patiently())
+	s.install(t, patiently(), "policy.backgroundLoop.enabled=false")
+	s.wantIssued(t)
+	s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set", "policy.backgroundLoop.enabled=true",
+		"--wait")
 	namespace := s.Govern(t)
 	s.WantGate(t, namespace)
 	s.underLoadOf(t, 8*loadRate, namespace, func() {
@@ -51,15 +64,39 @@ func TestLeaseLost(t *testing.T) {
 	s.WantNothingForbidden(t)
 }
 
+// wantIssued wants the CA to have been made soon after the pods were, before one of them can be ready.
+func (s *Site) wantIssued(t *testing.T) {
+	t.Helper()
+	at := func(object ...string) time.Time {
+		text, _, _ := strings.Cut(s.Admin(t, append(append([]string{"get"}, object...), "-n", cluster.OpgateNamespace,
+			"--sort-by=.metadata.creationTimestamp", "-o", "jsonpath={.items[*].metadata.creationTimestamp}")...), " ")
+		made, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made
+	}
+	took := at("secrets", "--field-selector=metadata.name="+caSecret).Sub(at("pods", "-l", "app.kubernetes.io/name=opgate"))
+	t.Logf("the CA was made %s after the first pod", took)
+	if took > speed.Scale(issued) {
+		t.Errorf("want %s at most", issued)
+	}
+}
+
 // takeLease makes another client the holder of the Lease for some seconds, and waits until the replica that led has
 // ended and both are ready.
 func (s *Site) takeLease(t *testing.T) {
 	t.Helper()
+	opgate, err := s.InPlaceOfOpgate()
+	if err != nil {
+		t.Fatal(err)
+	}
 	before := s.processes(t)
 	harness.Eventually(t, "the Lease has another holder", func(ctx context.Context) error {
-		return s.tryKubectl(ctx, "patch", "lease", "-n", cluster.OpgateNamespace, "opgate-loop", "--type=merge", "-p",
-			fmt.Sprintf(`{"spec":{"holderIdentity":"thief","leaseDurationSeconds":4,"renewTime":%q}}`,
-				time.Now().UTC().Format(metav1.RFC3339Micro)))
+		_, err := opgate.Resource(leaseResource).Namespace(cluster.OpgateNamespace).Patch(ctx, kept.Lease, types.MergePatchType,
+			fmt.Appendf(nil, `{"spec":{"holderIdentity":"thief","leaseDurationSeconds":4,"renewTime":%q}}`,
+				time.Now().UTC().Format(metav1.RFC3339Micro)), metav1.PatchOptions{})
+		return err
 	})
 	harness.Eventually(t, "the leader is started again", func(ctx context.Context) error {
 		now := s.processes(t)

@@ -39,7 +39,9 @@ func stopped(t *testing.T, e *harness.LoopEnv) {
 	e.Write(t, harness.OperatorPolicy(namespace))
 	e.WaitCondition(t, namespace, "ValidPolicySpec", "True", "")
 	kept := operatorNamespace(t, e)
-	e.Write(t, harness.OperatorPolicy(kept))
+	p := harness.OperatorPolicy(kept)
+	p.Object["spec"].(map[string]any)["subscription"].(map[string]any)["channel"] = "alpha"
+	e.Write(t, p)
 	subscription := func(ctx context.Context) (types.UID, error) {
 		u := harness.Subscription(kept, "etcd", harness.GoodCatalog, "Manual")
 		err := e.Admin.Get(ctx, crclient.ObjectKeyFromObject(u), u)

@@ -8,32 +8,28 @@ import (
 	"github.com/go-logr/logr"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/opgate/opgate/admission/webhooks"
 	"github.com/opgate/opgate/certs"
-	leading "github.com/opgate/opgate/controller/manager"
 	"github.com/opgate/opgate/internal/events"
 )
 
-// certificates returns the source of serving certificates, and what has to run for it on every replica and on the
-// leader; nil for nothing.
+// certificates returns the source of serving certificates and their controller, nil for none.
 func certificates(config *rest.Config, o *Options, tokens *certs.Callers, ready <-chan struct{},
-	recorder *events.Recorder,
-	now func() time.Time, log logr.Logger) (certs.Source, []manager.Runnable, leading.Controller, error) {
+	recorder *events.Recorder, now func() time.Time, log logr.Logger) (certs.Source, *certs.Controller, error) {
 	certMetrics := certs.NewMetrics(metrics.Registry)
 	if o.SelfSigned {
 		source, err := selfSigned(o)
 		if err != nil {
-			return nil, nil, nil, err
+			return nil, nil, err
 		}
 		certMetrics.Serving(source)
-		return source, nil, nil, nil // local use: nothing in the cluster is touched
+		return source, nil, nil // local use: nothing in the cluster is touched
 	}
 	entries, err := o.webhooks()
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	options := certs.Options{
 		Webhooks: entries,
@@ -43,21 +39,14 @@ func certificates(config *rest.Config, o *Options, tokens *certs.Callers, ready 
 		Lifetimes:          certs.Lifetimes{CA: o.CALifetime, Leaf: o.CertificateLifetime, Overlap: o.CAOverlap},
 	}
 	if o.CertFile == "" {
-		source, err := certs.NewManaged(options)
-		if err != nil {
-			return nil, nil, nil, err
-		}
-		return source, []manager.Runnable{source}, source, nil
+		return certs.NewManaged(options)
 	}
 	source, err := certs.Files(o.CertFile, o.KeyFile, now)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	controller, err := certs.NewController(options, source)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	return source, []manager.Runnable{source, controller}, controller, nil
+	return source, controller, err
 }
 
 func selfSigned(o *Options) (certs.Source, error) {

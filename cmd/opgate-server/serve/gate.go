@@ -11,17 +11,15 @@ import (
 	"github.com/opgate/opgate/admission"
 	"github.com/opgate/opgate/admission/olmidentity"
 	"github.com/opgate/opgate/certs"
-	"github.com/opgate/opgate/controller/manager"
 	"github.com/opgate/opgate/conversion"
 	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 )
 
-// addGate adds snapshot, controllers, handlers and health. CertController is nil for none. It calls wasReady for each probe that is answered with ready. Once the process is to stop it is not ready any more.
-func (p *process) addGate(
-	source certs.Source, known *callers, certController manager.Controller, wasReady func(),
-) error {
+// addGate adds snapshot, controllers, handlers and health. It calls wasReady for each probe that is answered with
+// ready. Once the process is to stop it is not ready any more.
+func (p *process) addGate(source certs.Source, known *callers, wasReady func()) error {
 	authorization, err := authorizationclient.NewForConfig(p.config)
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
@@ -38,7 +36,7 @@ func (p *process) addGate(
 	if err != nil {
 		return err
 	}
-	if err := p.addLeader(certController, feed, catalogs); err != nil {
+	if err := p.addLeader(feed, catalogs); err != nil {
 		return err
 	}
 	budget := inflight.NewBudget(metrics.Registry)

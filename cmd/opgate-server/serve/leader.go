@@ -28,7 +28,7 @@ import (
 
 // addLeader adds the controller of certificates, if there is one, those that the options ask for, and the election of
 // the replica that runs them all. One that has led ends: it stops what the leader does at once, and drains.
-func (p *process) addLeader(certController manager.Controller, feed *snapshot.Feed, known *packages.Cache) error {
+func (p *process) addLeader(feed *snapshot.Feed, known *packages.Cache) error {
 	identity, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("find the name of this replica: %w", err)
@@ -46,13 +46,18 @@ func (p *process) addLeader(certController manager.Controller, feed *snapshot.Fe
 	if err != nil {
 		return err
 	}
-	controllers := p.controllers(certController, lease, identity, feed.Client, known)
+	controllers := p.controllers(lease, identity, feed.Client, known)
 	if len(controllers) == 0 {
 		return nil
 	}
 	for _, c := range controllers {
 		if err := c.AddTo(mgr); err != nil {
 			return fmt.Errorf("add %T: %w", c, err)
+		}
+	}
+	if p.certificates != nil {
+		if err := p.add(untilShutdown{p.certificates, p.shutdown}); err != nil {
+			return err
 		}
 	}
 	if p.options.BackgroundLoop { // certificates and the backstop need none of the kinds that only the leader reads
@@ -74,15 +79,14 @@ func (p *process) addLeader(certController manager.Controller, feed *snapshot.Fe
 
 // controllers returns what runs on the leader.
 func (p *process) controllers(
-	certController manager.Controller, lease *manager.Lease, identity string, streams *stream.Client,
-	known *packages.Cache,
+	lease *manager.Lease, identity string, streams *stream.Client, known *packages.Cache,
 ) (all []manager.Controller) {
 	o, named := p.options, namedMetrics(p.options)
 	policies, escapes := operatorpolicy.NewMetrics(metrics.Registry, named), escape.NewMetrics(metrics.Registry)
 	constrained, held := constraint.NewMetrics(metrics.Registry, named), backstop.NewMetrics(metrics.Registry)
 	writes := apply.NewMetrics(metrics.Registry)
-	if certController != nil {
-		all = append(all, certController)
+	if p.certificates != nil {
+		all = append(all, p.certificates)
 	}
 	// With the loop, off deletes what was written before.
 	if mode := backstop.Mode(o.Backstop); mode != backstop.Compiled && (o.BackgroundLoop || mode != backstop.Off) {

@@ -24,6 +24,8 @@ import (
 	"github.com/opgate/opgate/controller/staticpolicy"
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/internal/panics"
+	"github.com/opgate/opgate/internal/register"
+	"github.com/opgate/opgate/rules/backstop"
 	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -66,7 +68,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	source, upkeep, certController, err := certificates(config, &o, known.tokens, ready, recorder, time.Now, log)
+	source, certController, err := certificates(config, &o, known.tokens, ready, recorder, time.Now, log)
 	if err != nil {
 		return err
 	}
@@ -77,7 +79,7 @@ func Run(ctx context.Context, o Options) error {
 	timeout := shutdownTimeout
 	mgr, err := manager.New(config, manager.Options{
 		Logger:                  log,
-		Metrics:                 metricsOptions(&o, source, logLevel{level, log.WithName("log")}, time.Now),
+		Metrics:                 metricsOptions(&o, source, logLevel{level, log.WithName("log")}),
 		HealthProbeBindAddress:  "0", // see addHealth
 		GracefulShutdownTimeout: &timeout,
 		WebhookServer:           server,
@@ -89,13 +91,10 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(p.addProbe(), p.addGate(source, known, certController, wasReady), p.add(known, recorder)); err != nil {
+	p.certificates = certController
+	if err := errors.Join(p.addProbe(), p.addGate(source, known, wasReady),
+		p.add(known, recorder, untilShutdown{source, ctx})); err != nil {
 		return err
-	}
-	for _, r := range upkeep {
-		if err := p.add(untilShutdown{r, ctx}); err != nil {
-			return err
-		}
 	}
 	log.Info("serving", "webhooks", o.WebhookAddress, "health", o.HealthAddress, "metrics", o.MetricsAddress,
 		"approvalMode", o.ApprovalMode, "olmIdentity", o.OLMIdentity[0])
@@ -111,14 +110,23 @@ func Run(ctx context.Context, o Options) error {
 	}
 }
 
-// connect returns the configuration of clients, with which it has registered the webhooks.
+// connect returns the configuration of clients, with which it has registered the webhooks where the options ask for that.
+// The ClusterRole that owns the admission policies of the backstop owns them as well.
 func connect(ctx context.Context, o *Options, log logr.Logger) (*rest.Config, error) {
 	config, err := (&cli.Kubeconfig{File: o.Kubeconfig}).Load()
 	if err != nil {
 		return nil, err
 	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return longWatches{next} })
-	return config, registerWebhooks(ctx, config, o, log.WithName("register"))
+	if o.Register == "" {
+		return config, nil
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	return config, register.Apply(ctx, register.Options{Client: client, Directory: o.Register, Namespace: o.Namespace,
+		Owner: backstop.Name, Log: log.WithName("register")})
 }
 
 // process is what the parts of a server share.
@@ -132,6 +140,8 @@ type process struct {
 	stop     func()
 	failed   chan error
 	store    *snapshot.Store
+	// certificates are kept by the leader; nil where they are not of the cluster.
+	certificates *certs.Controller
 	// key is what the marks of Policies are signed with, user the name that this process writes as, grants what it may
 	// do.
 	key    *certs.SigningKey
