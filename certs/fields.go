@@ -143,7 +143,7 @@ func (k *Controller) reconcileFields(ctx context.Context) error {
 				restored = append(restored, c.text)
 			}
 		}
-		switch written, err := r.patch(ctx, current, "write the fields of", operations); {
+		switch written, err := r.patch(ctx, current, bundleManager, "write the fields of", operations); {
 		case err != nil:
 			failed = append(failed, err)
 		case written:

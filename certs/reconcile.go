@@ -188,17 +188,13 @@ func (k *Controller) reconcileOwners(ctx context.Context) error {
 	}
 	var failed []error
 	for _, r := range k.registrations {
-		change := r.own
-		if k.options.Unowned {
-			change = r.disown
-		}
 		if k.refused[r.label] || !r.owned || r.Get() == nil || r.ownedBy(k.owner) != k.options.Unowned {
 			continue
 		}
 		if err := k.limiter.Wait(ctx); err != nil {
 			return err
 		}
-		switch written, err := change(ctx, k.options.Namespace, k.owner); {
+		switch written, err := r.setOwned(ctx, k.options.Namespace, k.owner, !k.options.Unowned); {
 		case apierrors.IsForbidden(err):
 			// Some clusters require the right to delete an object for changing its owners. Retrying would not help.
 			k.refused[r.label] = true
