@@ -2,7 +2,6 @@ package clusterversion
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -52,9 +51,6 @@ type Watcher struct {
 
 // New returns a watcher. Start runs it.
 func New(o Options) (*Watcher, error) {
-	if o.Config == nil || o.Changed == nil {
-		return nil, errors.New("cluster version options: Config and Changed are required")
-	}
 	if o.Interval <= 0 {
 		o.Interval = time.Hour
 	}
