@@ -2,7 +2,6 @@ package install
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -91,6 +90,7 @@ func (s *Site) takeLease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.wantLeader(t)
 	before := s.processes(t)
 	harness.Eventually(t, "the Lease has another holder", func(ctx context.Context) error {
 		_, err := opgate.Resource(leaseResource).Namespace(cluster.OpgateNamespace).Patch(ctx, kept.Lease, types.MergePatchType,
@@ -115,10 +115,24 @@ func (s *Site) takeLease(t *testing.T) {
 			break
 		}
 	}
+}
+
+// wantLeader waits until one of the pods that stay leads: those of another release are gone.
+func (s *Site) wantLeader(t *testing.T) {
+	t.Helper()
+	harness.Eventually(t, "the pods of before are gone", func(context.Context) error {
+		pods := strings.Fields(s.Admin(t, "get", "pods", "-n", cluster.OpgateNamespace, "-o", "name"))
+		if len(pods) != len(s.Pods(t)) {
+			return fmt.Errorf("there are %v", pods)
+		}
+		return nil
+	})
+	since := time.Now()
 	harness.Eventually(t, "a replica leads", func(context.Context) error {
-		if holder := s.Admin(t, "get", "lease", "-n", cluster.OpgateNamespace, "opgate-loop", "-o",
-			"jsonpath={.spec.holderIdentity}"); holder == "thief" {
-			return errors.New("none does")
+		holder, renewed, _ := strings.Cut(s.Admin(t, "get", "lease", "-n", cluster.OpgateNamespace, kept.Lease, "-o",
+			"jsonpath={.spec.holderIdentity} {.spec.renewTime}"), " ")
+		if at, err := time.Parse(time.RFC3339, renewed); err != nil || holder == "" || holder == "thief" || at.Before(since) {
+			return fmt.Errorf("%q has renewed the Lease at %s", holder, renewed)
 		}
 		return nil
 	})
