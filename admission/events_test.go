@@ -78,11 +78,8 @@ func TestEvents(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			sent := &sink{}
-			recorder, err := events.NewRecorder(events.Options{Sink: sent, Instance: "opgate-0",
+			recorder := events.NewRecorder(events.Options{Sink: sent, Instance: "opgate-0",
 				Registry: prometheus.NewRegistry(), Now: time.Now})
-			if err != nil {
-				t.Fatal(err)
-			}
 			s := named(t, c.scenario)
 			existing := slices.Concat(s.Cluster, s.Policies)
 			for _, u := range existing {

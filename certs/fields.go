@@ -116,23 +116,23 @@ func asText(value any) string {
 
 // reconcileFields writes the fields of the webhooks once this replica has been ready and the API server can call it.
 // That a replica has been ready before is in the rules themselves: they stay while none is.
-func (l *leadership) reconcileFields(ctx context.Context) error {
+func (k *Controller) reconcileFields(ctx context.Context) error {
 	var failed []error
-	for _, r := range l.registrations {
+	for _, r := range k.registrations {
 		current := r.Get() // the operations are for this version of it
 		changes := changedFields(current, r.entries)
 		if len(changes) == 0 {
 			continue
 		}
-		if !l.answers(r) {
-			if !l.waiting[r.label] {
-				l.waiting[r.label] = true
-				l.options.Log.Info("webhooks without effect until a replica is ready", "kind", r.kind.Kind,
+		if !k.answers(r) {
+			if !k.waiting[r.label] {
+				k.waiting[r.label] = true
+				k.options.Log.Info("webhooks without effect until a replica is ready", "kind", r.kind.Kind,
 					"name", r.name, "fields", len(changes))
 			}
 			continue
 		}
-		if err := l.limiter.Wait(ctx); err != nil {
+		if err := k.limiter.Wait(ctx); err != nil {
 			return err
 		}
 		var operations []verdict.PatchOperation
@@ -143,14 +143,14 @@ func (l *leadership) reconcileFields(ctx context.Context) error {
 				restored = append(restored, c.text)
 			}
 		}
-		switch written, err := r.patch(ctx, current, "write the fields of", operations); {
+		switch written, err := r.patch(ctx, current, bundleManager, "write the fields of", operations); {
 		case err != nil:
 			failed = append(failed, err)
 		case written:
-			delete(l.waiting, r.label)
-			l.options.Log.Info("wrote fields of webhooks", "kind", r.kind.Kind, "name", r.name, "fields", texts)
+			delete(k.waiting, r.label)
+			k.options.Log.Info("wrote fields of webhooks", "kind", r.kind.Kind, "name", r.name, "fields", texts)
 			if len(restored) > 0 {
-				l.reportRestored(current, restored)
+				k.reportRestored(current, restored)
 			}
 		}
 	}
@@ -158,8 +158,8 @@ func (l *leadership) reconcileFields(ctx context.Context) error {
 }
 
 // reportRestored records an event that another client changed fields.
-func (l *leadership) reportRestored(u *unstructured.Unstructured, changed []string) {
-	l.options.Events.Record(events.Event{
+func (k *Controller) reportRestored(u *unstructured.Unstructured, changed []string) {
+	k.options.Events.Record(events.Event{
 		Regarding: corev1.ObjectReference{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Name: u.GetName(),
 			UID: u.GetUID()},
 		Reason: events.WebhookRestored, Action: events.Restore, Warning: true, Occurrence: u.GetResourceVersion(),
@@ -170,22 +170,22 @@ func (l *leadership) reportRestored(u *unstructured.Unstructured, changed []stri
 
 // answers reports whether this replica has been ready and the API server can call what an object states: every path has
 // a token that is accepted, every caBundle trusts the serving certificate.
-func (l *leadership) answers(r *registration) bool {
-	if l.options.Ready != nil {
+func (k *Controller) answers(r *registration) bool {
+	if k.options.Ready != nil {
 		select {
-		case <-l.options.Ready:
+		case <-k.options.Ready:
 		default:
 			return false
 		}
 	}
-	return l.routed(r) && l.trusted(r)
+	return k.routed(r) && k.trusted(r)
 }
 
 // trusted reports whether an object exists and each of its caBundles trusts the serving certificate.
-func (l *leadership) trusted(r *registration) bool {
-	callers, now := r.callers(), l.options.Now()
+func (k *Controller) trusted(r *registration) bool {
+	callers, now := r.callers(), k.options.Now()
 	for _, c := range callers {
-		if !trusts(c.bundle, l.source, now) {
+		if !trusts(c.bundle, k.source, now) {
 			return false
 		}
 	}

@@ -140,7 +140,7 @@ func TestAnswers(t *testing.T) {
 	r := &registration{verb: "validate", bundles: entryBundles,
 		object: stored(t, `{"webhooks":[{"name":"a","clientConfig":{"url":"https://x","caBundle":`+string(encoded)+
 			`}}]}`)}
-	l := &leadership{Controller: &Controller{options: Options{Ready: ready, Now: time.Now}, source: source}}
+	l := &Controller{options: Options{Ready: ready, Now: time.Now}, source: source}
 	if l.answers(r) {
 		t.Error("it answers before it has been ready")
 	}

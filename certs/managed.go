@@ -28,10 +28,8 @@ const serviceName = "opgate-webhook"
 type Options struct {
 	// Config is the client configuration. Required.
 	Config *rest.Config
-	// Namespace is Opgate's namespace: of the Secret, the ConfigMap, the Lease and the Service. Required.
+	// Namespace is Opgate's namespace: of the Secret, the ConfigMap and the Service. Required.
 	Namespace string
-	// Identity identifies this replica in the Lease. Required and unique.
-	Identity string
 	// Lifetimes of self-managed certificates. All are required for these.
 	Lifetimes Lifetimes
 	// Webhooks are the entries of the webhook configurations. Required.
@@ -70,22 +68,22 @@ type Managed struct {
 	unread     string // resourceVersion of the last unusable Secret
 }
 
-// NewManaged returns a source. Start runs it.
-func NewManaged(o Options) (*Managed, error) {
+// NewManaged returns a source, and the controller that keeps the CA.
+func NewManaged(o Options) (*Managed, *Controller, error) {
 	m := &Managed{options: o, ca: newSharedCA(o.Now, o.Lifetimes.Leaf)}
 	m.leaves = &servertls.DynamicSource{DNSNames: dnsNames(o.Namespace), Authority: m.ca}
 	var err error
 	if m.controller, err = newController(o, m); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	m.secret, err = watchObject(m.controller.client, secretsResource, o.Namespace, secretName, m.read, o.Log)
 	if err != nil {
-		return nil, fmt.Errorf("watch the Secret of the CA: %w", err)
+		return nil, nil, fmt.Errorf("watch the Secret of the CA: %w", err)
 	}
 	configMap, err := watchObject(m.controller.client, configMapsResource, o.Namespace, secretName,
 		m.controller.enqueue, o.Log)
 	if err != nil {
-		return nil, fmt.Errorf("watch the ConfigMap of the CA: %w", err)
+		return nil, nil, fmt.Errorf("watch the ConfigMap of the CA: %w", err)
 	}
 	m.controller.secret, m.controller.published, m.controller.ca = m.secret, published{configMap}, m.ca
 	o.Metrics.Serving(m)
@@ -95,7 +93,7 @@ func NewManaged(o Options) (*Managed, error) {
 		}
 		return time.Time{}
 	})
-	return m, nil
+	return m, m.controller, nil
 }
 
 // dnsNames returns the names under which the API server may call us.
@@ -112,7 +110,7 @@ func (m *Managed) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, 
 // Healthy reports whether there is a valid serving certificate.
 func (m *Managed) Healthy() bool { return m.options.Now().Before(expiry(m)) }
 
-// Start watches the Secret, renews the serving certificate and runs the controller until the context is cancelled.
+// Start watches the Secret and renews the serving certificate until the context is cancelled.
 func (m *Managed) Start(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -120,7 +118,6 @@ func (m *Managed) Start(ctx context.Context) error {
 	defer cancel()
 	running.Go(func() { m.secret.Informer.RunWithContext(ctx) })
 	running.Go(func() { m.controller.published.Informer.RunWithContext(ctx) })
-	running.Go(func() { m.controller.run(ctx) })
 	select {
 	case <-ctx.Done():
 		return nil

@@ -78,9 +78,8 @@ func TestManaged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
 		registry := prometheus.NewRegistry()
-		m, err := NewManaged(Options{Config: &rest.Config{Host: "127.0.0.1:1"}, Namespace: "opgate-system",
-			Identity: "a", Lifetimes: usual,
-			Metrics: NewMetrics(registry), Now: func() time.Time { return now }})
+		m, _, err := NewManaged(Options{Config: &rest.Config{Host: "127.0.0.1:1"}, Namespace: "opgate-system",
+			Lifetimes: usual, Metrics: NewMetrics(registry), Now: func() time.Time { return now }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -61,12 +61,6 @@ func number(is bool) float64 {
 // unused removes an object through which the API server does not call us.
 func (m *Metrics) unused(object string) { m.registration.DeleteLabelValues(object) }
 
-// stopped removes the samples, which the next leader reports.
-func (m *Metrics) stopped() {
-	m.registration.Reset()
-	m.selector.Reset()
-}
-
 // selected reports whether an object exempts namespaces by labels.
 func (m *Metrics) selected(object string, changed bool) {
 	m.selector.WithLabelValues(object).Set(number(changed))

@@ -9,49 +9,57 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// leadership is the state of a replica for as long as it leads.
-type leadership struct {
-	*Controller
-	// owner is the UID of Opgate's namespace; "" until it was read.
-	owner types.UID
-	// refused are the objects whose owners may not be changed, reported those that were logged as skipped, waiting
-	// those that were logged as without effect yet, by label.
-	refused, reported, waiting map[string]bool
-	// selectors are those that were logged as exempting namespaces, by label of the object.
-	selectors map[string][]string
-}
-
-// reconcile writes what differs from the desired state. It returns when to reconcile again; zero if only events matter.
-func (l *leadership) reconcile(ctx context.Context) (time.Time, error) {
-	var next time.Time
+// Reconcile writes what differs from the desired state.
+func (k *Controller) Reconcile(ctx context.Context, _ item) (reconcile.Result, error) {
+	if !cache.WaitForCacheSync(ctx.Done(), k.synced()...) {
+		return reconcile.Result{}, nil // this replica leads no more
+	}
+	var next time.Time // when only time changes what is desired
 	var failed []error
-	if l.secret != nil {
-		stored, again, err := l.reconcileSecret(ctx)
+	if k.secret != nil {
+		stored, again, err := k.reconcileSecret(ctx)
 		next, failed = again, append(failed, err)
 		if stored != nil {
-			failed = append(failed, l.reconcileBundles(ctx, stored))
+			failed = append(failed, k.reconcileBundles(ctx, stored))
 		}
 	}
-	failed = append(failed, l.reconcileFields(ctx), l.reconcileOwners(ctx))
-	l.updateMetrics()
-	l.reportSelectors()
-	return next, errors.Join(failed...)
+	failed = append(failed, k.reconcileFields(ctx), k.reconcileOwners(ctx))
+	k.updateMetrics()
+	k.reportSelectors()
+	after := resyncPeriod
+	if !next.IsZero() {
+		after = min(after, max(next.Sub(k.options.Now()), time.Millisecond))
+	}
+	return reconcile.Result{RequeueAfter: after}, errors.Join(failed...)
+}
+
+// synced report whether everything was read once that is written.
+func (k *Controller) synced() []cache.InformerSynced {
+	var all []cache.InformerSynced
+	for _, r := range k.registrations {
+		all = append(all, r.Synced)
+	}
+	if k.secret != nil {
+		all = append(all, k.secret.Synced, k.published.Synced)
+	}
+	return all
 }
 
 // reconcileSecret writes the Secret if it differs from the desired state, else returns it: caBundles are written from
 // what is stored, never from what is about to be stored.
-func (l *leadership) reconcileSecret(ctx context.Context) (stored *corev1.Secret, next time.Time, err error) {
-	current, err := l.secret.secret()
+func (k *Controller) reconcileSecret(ctx context.Context) (stored *corev1.Secret, next time.Time, err error) {
+	current, err := k.secret.secret()
 	if err != nil {
 		return nil, next, err
 	}
-	now, lifetimes := l.options.Now(), l.options.Lifetimes
-	in := &input{now: now, lifetimes: lifetimes, stored: decode(current), remembered: l.ca.current.Load(),
+	now, lifetimes := k.options.Now(), k.options.Lifetimes
+	in := &input{now: now, lifetimes: lifetimes, stored: decode(current), remembered: k.ca.current.Load(),
 		fresh: func() (*authority, error) { return newAuthority(now, lifetimes.CA) }}
-	for _, r := range l.registrations {
+	for _, r := range k.registrations {
 		for _, c := range r.callers() {
 			certs, _ := decodeBundle(c.bundle) // other content is overwritten
 			in.registered = append(in.registered, certs)
@@ -61,7 +69,7 @@ func (l *leadership) reconcileSecret(ctx context.Context) (stored *corev1.Secret
 	if err != nil {
 		return nil, next, err
 	}
-	secret, changed, err := encode(&wanted, l.options.Namespace, current)
+	secret, changed, err := encode(&wanted, k.options.Namespace, current)
 	if err != nil {
 		return nil, next, err
 	}
@@ -69,17 +77,17 @@ func (l *leadership) reconcileSecret(ctx context.Context) (stored *corev1.Secret
 	if !changed {
 		return current, next, nil
 	}
-	written, err := l.writeSecret(ctx, secret)
+	written, err := k.writeSecret(ctx, secret)
 	if conflicted(err) || apierrors.IsNotFound(err) {
 		return nil, next, nil // the watch delivers the current Secret
 	}
 	if err != nil {
-		return nil, next, fmt.Errorf("write Secret %s/%s: %w", l.options.Namespace, secretName, err)
+		return nil, next, fmt.Errorf("write Secret %s/%s: %w", k.options.Namespace, secretName, err)
 	}
 	if s := decode(written); s.signs(now) {
-		l.ca.use(s)
+		k.ca.use(s)
 	}
-	l.options.Log.Info("wrote CA Secret", "done", done, "problems", problemsOf(in.stored))
+	k.options.Log.Info("wrote CA Secret", "done", done, "problems", problemsOf(in.stored))
 	return nil, next, nil
 }
 
@@ -90,11 +98,11 @@ func problemsOf(s *state) []string {
 	return s.problems
 }
 
-func (l *leadership) writeSecret(ctx context.Context, secret *corev1.Secret) (*corev1.Secret, error) {
-	if err := l.limiter.Wait(ctx); err != nil {
+func (k *Controller) writeSecret(ctx context.Context, secret *corev1.Secret) (*corev1.Secret, error) {
+	if err := k.limiter.Wait(ctx); err != nil {
 		return nil, err
 	}
-	u, err := l.secret.write(ctx, corev1.SchemeGroupVersion.WithKind("Secret"), secret)
+	u, err := k.secret.write(ctx, corev1.SchemeGroupVersion.WithKind("Secret"), secret)
 	if err != nil {
 		return nil, err
 	}
@@ -103,115 +111,111 @@ func (l *leadership) writeSecret(ctx context.Context, secret *corev1.Secret) (*c
 
 // reconcileBundles copies the bundle of the Secret to every caBundle, and to the ConfigMap. Before the first write it
 // reads the Secret again: a replica that was paused may have missed that another one leads.
-func (l *leadership) reconcileBundles(ctx context.Context, stored *corev1.Secret) error {
+func (k *Controller) reconcileBundles(ctx context.Context, stored *corev1.Secret) error {
 	bundle := stored.Data[keyBundle]
 	var outdated []*registration
-	for _, r := range l.registrations {
-		if current := r.Get(); current != nil && len(r.bundles(current)) == 0 && !l.reported[r.label] {
-			l.reported[r.label] = true
-			l.options.Log.Info("object has no webhook, skipped", "kind", r.kind.Kind, "name", r.name)
+	for _, r := range k.registrations {
+		if current := r.Get(); current != nil && len(r.bundles(current)) == 0 && !k.reported[r.label] {
+			k.reported[r.label] = true
+			k.options.Log.Info("object has no webhook, skipped", "kind", r.kind.Kind, "name", r.name)
 		}
 		if r.outdated(bundle) {
 			outdated = append(outdated, r)
 		}
 	}
-	configMap, publish, err := l.published.configMap(l.options.Namespace, string(bundle))
+	configMap, publish, err := k.published.configMap(k.options.Namespace, string(bundle))
 	failed := []error{err}
 	if len(outdated) > 0 || publish {
-		if current, err := l.isCurrent(ctx, stored); !current || err != nil {
+		if current, err := k.isCurrent(ctx, stored); !current || err != nil {
 			return errors.Join(append(failed, err)...)
 		}
 	}
 	for _, r := range outdated {
-		if err := l.limiter.Wait(ctx); err != nil {
+		if err := k.limiter.Wait(ctx); err != nil {
 			return err
 		}
 		switch written, err := r.write(ctx, bundle); {
 		case err != nil:
 			failed = append(failed, err)
 		case written:
-			delete(l.reported, r.label)
-			l.options.Log.Info("wrote caBundle", "kind", r.kind.Kind, "name", r.name)
+			delete(k.reported, r.label)
+			k.options.Log.Info("wrote caBundle", "kind", r.kind.Kind, "name", r.name)
 		}
 	}
 	if publish {
-		failed = append(failed, l.publish(ctx, configMap))
+		failed = append(failed, k.publish(ctx, configMap))
 	}
 	return errors.Join(failed...)
 }
 
 // isCurrent reports whether the Secret is still what was observed; otherwise the watch will deliver it.
-func (l *leadership) isCurrent(ctx context.Context, stored *corev1.Secret) (bool, error) {
-	live, err := l.secret.Client.Get(ctx, secretName, metav1.GetOptions{})
+func (k *Controller) isCurrent(ctx context.Context, stored *corev1.Secret) (bool, error) {
+	live, err := k.secret.Client.Get(ctx, secretName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("read Secret %s/%s: %w", l.options.Namespace, secretName, err)
+		return false, fmt.Errorf("read Secret %s/%s: %w", k.options.Namespace, secretName, err)
 	}
 	return live.GetResourceVersion() == stored.ResourceVersion, nil
 }
 
 // publish writes the ConfigMap.
-func (l *leadership) publish(ctx context.Context, configMap *corev1.ConfigMap) error {
-	if err := l.limiter.Wait(ctx); err != nil {
+func (k *Controller) publish(ctx context.Context, configMap *corev1.ConfigMap) error {
+	if err := k.limiter.Wait(ctx); err != nil {
 		return err
 	}
-	_, err := l.published.write(ctx, corev1.SchemeGroupVersion.WithKind("ConfigMap"), configMap)
+	_, err := k.published.write(ctx, corev1.SchemeGroupVersion.WithKind("ConfigMap"), configMap)
 	if conflicted(err) || apierrors.IsNotFound(err) {
 		return nil // the watch delivers the current one
 	}
 	if err != nil {
-		return fmt.Errorf("write ConfigMap %s/%s: %w", l.options.Namespace, secretName, err)
+		return fmt.Errorf("write ConfigMap %s/%s: %w", k.options.Namespace, secretName, err)
 	}
-	l.options.Log.Info("published the CA", "configMap", secretName)
+	k.options.Log.Info("published the CA", "configMap", secretName)
 	return nil
 }
 
 // reconcileOwners adds the namespace as an owner of the webhook configurations, or removes it.
-func (l *leadership) reconcileOwners(ctx context.Context) error {
-	if l.owner == "" {
-		namespace, err := l.client.Resource(namespacesResource).Get(ctx, l.options.Namespace, metav1.GetOptions{})
+func (k *Controller) reconcileOwners(ctx context.Context) error {
+	if k.owner == "" {
+		namespace, err := k.client.Resource(namespacesResource).Get(ctx, k.options.Namespace, metav1.GetOptions{})
 		if err != nil {
-			return fmt.Errorf("read namespace %s, which is to own the webhook configurations: %w", l.options.Namespace,
+			return fmt.Errorf("read namespace %s, which is to own the webhook configurations: %w", k.options.Namespace,
 				err)
 		}
-		l.owner = namespace.GetUID()
+		k.owner = namespace.GetUID()
 	}
 	var failed []error
-	for _, r := range l.registrations {
-		change := r.own
-		if l.options.Unowned {
-			change = r.disown
-		}
-		if l.refused[r.label] || !r.owned || r.Get() == nil || r.ownedBy(l.owner) != l.options.Unowned {
+	for _, r := range k.registrations {
+		if k.refused[r.label] || !r.owned || r.Get() == nil || r.ownedBy(k.owner) != k.options.Unowned {
 			continue
 		}
-		if err := l.limiter.Wait(ctx); err != nil {
+		if err := k.limiter.Wait(ctx); err != nil {
 			return err
 		}
-		switch written, err := change(ctx, l.options.Namespace, l.owner); {
+		switch written, err := r.setOwned(ctx, k.options.Namespace, k.owner, !k.options.Unowned); {
 		case apierrors.IsForbidden(err):
 			// Some clusters require the right to delete an object for changing its owners. Retrying would not help.
-			l.refused[r.label] = true
-			l.options.Log.Error(err, "owner not changed", "kind", r.kind.Kind, "name", r.name)
+			k.refused[r.label] = true
+			k.options.Log.Error(err, "owner not changed", "kind", r.kind.Kind, "name", r.name)
 		case err != nil:
 			failed = append(failed, err)
 		case written:
-			l.options.Log.Info("changed owner", "kind", r.kind.Kind, "name", r.name,
-				"ownedByNamespace", !l.options.Unowned)
+			k.options.Log.Info("changed owner", "kind", r.kind.Kind, "name", r.name,
+				"ownedByNamespace", !k.options.Unowned)
 		}
 	}
 	return errors.Join(failed...)
 }
 
 // updateMetrics updates the metrics of the registrations.
-func (l *leadership) updateMetrics() {
-	for _, r := range l.registrations {
+func (k *Controller) updateMetrics() {
+	for _, r := range k.registrations {
 		if len(r.callers()) == 0 && r.Get() != nil {
-			l.options.Metrics.unused(r.label)
+			k.options.Metrics.unused(r.label)
 			continue
 		}
-		l.options.Metrics.registered(r.label, len(changedFields(r.Get(), r.entries)) == 0 && l.trusted(r))
+		k.options.Metrics.registered(r.label, len(changedFields(r.Get(), r.entries)) == 0 && k.trusted(r))
 	}
 }

@@ -136,7 +136,7 @@ func (r *registration) write(ctx context.Context, bundle []byte) (bool, error) {
 		operations = append(operations, verdict.PatchOperation{Op: "add", Path: c.path,
 			Value: base64.StdEncoding.EncodeToString(bundle)})
 	}
-	return r.patch(ctx, current, "write caBundle of", operations)
+	return r.patch(ctx, current, bundleManager, "write caBundle of", operations)
 }
 
 // endpoints returns the paths and URLs of the object as last observed.
@@ -178,16 +178,16 @@ func (r *registration) route(ctx context.Context, token string) (bool, error) {
 	for _, e := range r.endpoints() {
 		operations = append(operations, verdict.PatchOperation{Op: "add", Path: e.pointer, Value: e.at(token)})
 	}
-	return r.patch(ctx, current, "write the paths of", operations)
+	return r.patch(ctx, current, bundleManager, "write the paths of", operations)
 }
 
-// patch modifies the object and reports whether it did. It does not if the object has changed since it was observed: a
-// replica that was paused must not revert what the current leader has written.
+// patch modifies the object and reports whether it did. It does not if the object has changed since it was observed, or
+// is gone: a replica that was paused must not revert what the current leader has written.
 //
 // It does not use server-side apply: a field manager that has applied a part of an entry still owns it when the release
 // removes the entry, and the API server would then reject the release.
 func (r *registration) patch(
-	ctx context.Context, current *unstructured.Unstructured, what string, operations []verdict.PatchOperation,
+	ctx context.Context, current *unstructured.Unstructured, manager, what string, operations []verdict.PatchOperation,
 ) (bool, error) {
 	operations = slices.Insert(operations, 0, verdict.PatchOperation{Op: "replace", Path: "/metadata/resourceVersion",
 		Value: current.GetResourceVersion()})
@@ -195,8 +195,14 @@ func (r *registration) patch(
 	if err != nil {
 		return false, err
 	}
-	_, err = r.Client.Patch(ctx, r.name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: bundleManager})
-	return r.wrote(what, err)
+	_, err = r.Client.Patch(ctx, r.name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: manager})
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return false, nil // the watch delivers it
+	}
+	if err != nil {
+		return false, fmt.Errorf("%s %s %s: %w", what, r.kind.Kind, r.name, err)
+	}
+	return true, nil
 }
 
 // ownedBy reports whether a namespace is an owner of the object, so that it is deleted with it.
@@ -206,43 +212,18 @@ func (r *registration) ownedBy(namespace types.UID) bool {
 		func(o metav1.OwnerReference) bool { return o.UID == namespace })
 }
 
-// own adds a namespace as an owner of the object and reports whether it did.
-func (r *registration) own(ctx context.Context, namespace string, uid types.UID) (bool, error) {
-	current := r.Get()
-	if current == nil {
-		return false, nil
-	}
-	// Without the UID, server-side apply would create a missing object even with a resourceVersion.
-	patch := &unstructured.Unstructured{Object: map[string]any{}}
-	patch.SetGroupVersionKind(r.kind)
-	patch.SetName(r.name)
-	patch.SetUID(current.GetUID())
-	patch.SetResourceVersion(current.GetResourceVersion())
-	patch.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: namespace, UID: uid}})
-	_, err := r.Client.Apply(ctx, r.name, patch, metav1.ApplyOptions{FieldManager: ownerManager, Force: true})
-	return r.wrote("make the namespace an owner of", err)
-}
-
-// disown removes a namespace from the owners of the object, whichever client has added it, and reports whether it did.
-func (r *registration) disown(ctx context.Context, _ string, uid types.UID) (bool, error) {
+// setOwned adds a namespace to the owners of the object, or removes it, whichever client has added it, and reports
+// whether it did.
+func (r *registration) setOwned(ctx context.Context, namespace string, uid types.UID, owned bool) (bool, error) {
 	current := r.Get()
 	if current == nil {
 		return false, nil
 	}
 	owners := slices.DeleteFunc(current.GetOwnerReferences(),
 		func(o metav1.OwnerReference) bool { return o.UID == uid })
-	return r.patch(ctx, current, "remove the namespace from the owners of",
+	if owned {
+		owners = append(owners, metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: namespace, UID: uid})
+	}
+	return r.patch(ctx, current, ownerManager, "change the owners of",
 		[]verdict.PatchOperation{{Op: "add", Path: "/metadata/ownerReferences", Value: owners}})
-}
-
-// wrote reports whether a write succeeded. That the object has changed or is gone is not an error: the watch delivers
-// it.
-func (r *registration) wrote(what string, err error) (bool, error) {
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("%s %s %s: %w", what, r.kind.Kind, r.name, err)
-	}
-	return true, nil
 }

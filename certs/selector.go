@@ -37,23 +37,23 @@ func foreignSelectors(u *unstructured.Unstructured) []string {
 }
 
 // reportSelectors reports selectors that exclude namespaces by labels, by a metric and, when they change, in the log.
-func (l *leadership) reportSelectors() {
-	for _, r := range l.registrations {
+func (k *Controller) reportSelectors() {
+	for _, r := range k.registrations {
 		current := r.Get()
 		if current == nil || r.verb == "" {
 			continue
 		}
 		found := foreignSelectors(current)
-		l.options.Metrics.selected(r.label, len(found) > 0)
-		if slices.Equal(found, l.selectors[r.label]) {
+		k.options.Metrics.selected(r.label, len(found) > 0)
+		if slices.Equal(found, k.selectors[r.label]) {
 			continue
 		}
-		l.selectors[r.label] = found
+		k.selectors[r.label] = found
 		if len(found) > 0 {
-			l.options.Log.Info("namespaceSelectors changed, namespaces are exempt by label",
+			k.options.Log.Info("namespaceSelectors changed, namespaces are exempt by label",
 				"kind", r.kind.Kind, "name", r.name, "selectors", found)
 		} else {
-			l.options.Log.Info("namespaceSelectors are restored", "kind", r.kind.Kind, "name", r.name)
+			k.options.Log.Info("namespaceSelectors are restored", "kind", r.kind.Kind, "name", r.name)
 		}
 	}
 }

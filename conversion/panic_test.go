@@ -22,11 +22,8 @@ func TestPanics(t *testing.T) {
 	var log strings.Builder
 	logger := funcr.New(func(_, args string) { log.WriteString(args + "\n") }, funcr.Options{})
 	registry := prometheus.NewRegistry()
-	handler, err := NewWebhook(Options{Budget: inflight.NewBudget(registry),
+	handler := NewWebhook(Options{Budget: inflight.NewBudget(registry),
 		Panics: panics.NewRecorder(registry, logger), Log: logr.Discard()})
-	if err != nil {
-		t.Fatal(err)
-	}
 	converted := 0
 	handler.(*webhook).converters["policy.open-cluster-management.io/v1beta2"] = func(
 		content map[string]any) map[string]any {

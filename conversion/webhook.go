@@ -38,13 +38,10 @@ type webhook struct {
 
 // NewWebhook returns the handler of ConversionReviews for OperatorPolicy. It depends on nothing in the cluster and
 // answers as soon as the process serves: the API server needs it to list policies for the snapshot.
-func NewWebhook(o Options) (http.Handler, error) {
-	if o.Budget == nil || o.Panics == nil {
-		return nil, errors.New("conversion options: Budget and Panics are required")
-	}
+func NewWebhook(o Options) http.Handler {
 	o.Panics.Expect("conversion")
 	return &webhook{Options: o, converters: map[string]func(map[string]any) map[string]any{
-		policyv1beta1.GroupVersion.String(): ToV1beta1, policyv1beta2.GroupVersion.String(): ToV1beta2}}, nil
+		policyv1beta1.GroupVersion.String(): ToV1beta1, policyv1beta2.GroupVersion.String(): ToV1beta2}}
 }
 
 // ServeHTTP answers one review: 429 if there is no memory for it at the moment, which the API server retries; a failure

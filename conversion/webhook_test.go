@@ -22,11 +22,8 @@ import (
 func send(t testing.TB, body []byte) (code int, review *apiextensionsv1.ConversionReview, text string) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	handler, err := NewWebhook(Options{Budget: inflight.NewBudget(registry),
+	handler := NewWebhook(Options{Budget: inflight.NewBudget(registry),
 		Panics: panics.NewRecorder(registry, logr.Discard()), Log: logr.Discard()})
-	if err != nil {
-		t.Fatal(err)
-	}
 	recorder := httptest.NewRecorder()
 	handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, Path, bytes.NewReader(body)))
 	if recorder.Code != http.StatusOK {

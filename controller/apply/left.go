@@ -63,10 +63,3 @@ func (l *Left) Set(table, part string, left []fair.Origin) {
 			"left", text.Names(names, maxLeft))
 	}
 }
-
-// Stopped removes what the replica that leads now exports.
-func (l *Left) Stopped() {
-	for key := range l.parts {
-		l.Metrics.Stopped(key.table)
-	}
-}

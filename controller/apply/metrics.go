@@ -41,9 +41,6 @@ func (m *Metrics) Wrote(verb, kind string, err error) {
 // Left sets what a table has no room for.
 func (m *Metrics) Left(table string, number int) { m.left.WithLabelValues(table).Set(float64(number)) }
 
-// Stopped removes what is exported of a table by the replica that leads now.
-func (m *Metrics) Stopped(table string) { m.left.DeleteLabelValues(table) }
-
 func (m *Metrics) approved(err error) {
 	result := "approved"
 	switch {

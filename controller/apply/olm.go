@@ -57,9 +57,11 @@ func (w *Writer) Approved(ctx context.Context, plans []*olm.InstallPlan) error {
 
 // Resync makes OLM resolve the namespace of a Subscription again. OLM treats an unsatisfiable resolution as final: it
 // resolves again when a Subscription, an OperatorGroup or the namespace changes, or after 15 minutes, but not when a
-// ClusterServiceVersion changes.
-func (w *Writer) Resync(ctx context.Context, subscription types.NamespacedName, now time.Time) error {
-	patch := Merge(map[string]any{"metadata": map[string]any{"annotations": rules.ResyncRequest(
-		now.UTC().Format(time.RFC3339))}})
-	return w.Patch(ctx, Head(snapshot.Subscriptions, subscription), patch)
+// ClusterServiceVersion changes. If the Subscription has changed since it was read, the error is Outdated.
+func (w *Writer) Resync(ctx context.Context, sub *olm.Subscription, now time.Time) error {
+	key := types.NamespacedName{Namespace: sub.Metadata.Namespace, Name: sub.Metadata.Name}
+	return w.Patch(ctx, Head(snapshot.Subscriptions, key), Merge(map[string]any{"metadata": map[string]any{
+		"resourceVersion": sub.Metadata.ResourceVersion,
+		"annotations":     rules.ResyncRequest(now.UTC().Format(time.RFC3339)),
+	}}))
 }

@@ -1,7 +1,6 @@
 package backstop
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -39,53 +38,37 @@ const (
 // OwnerName is the ClusterRole that grants the rights to the objects, and owns them.
 const OwnerName = backstop.Name
 
-// Options configure the Controller.
-type Options struct {
-	// Store provides the snapshot that admission judges by. Required.
+// Controller keeps the admission policies on the leader. All fields are required unless they have a default.
+type Controller struct {
+	// Store provides the snapshot that admission judges by.
 	Store *snapshot.Store
-	// Mode is what the API server does by itself. Default: Off.
+	// Mode is what the API server does by itself.
 	Mode Mode
 	// OLM are the user names that OLM writes as.
 	OLM []string
 	// User returns the user name that Opgate writes as; "" while it is not known, and then nothing is written.
-	// Required.
 	User func() string
-	// Namespace is Opgate's own. Default: what Opgate records there is not protected.
+	// Namespace is Opgate's own, in which its records are kept.
 	Namespace string
-	// ApprovalMode is what to do about a wrong installPlanApproval. Default: rules.MutateApproval.
+	// ApprovalMode is what to do about a wrong installPlanApproval.
 	ApprovalMode rules.ApprovalMode
 	// ExcludedNamespaces are those that the webhook configurations exclude.
 	ExcludedNamespaces []string
-	// Metrics export the state, Writes count the writes. Required.
+	// Metrics export the state, Writes count the writes.
 	Metrics *Metrics
 	Writes  *apply.Metrics
 	// Events records that objects were restored, on them. Default: nothing is recorded.
 	Events *events.Recorder
 	// Log receives writes at V(0). Default: none.
 	Log logr.Logger
-	// Now is the clock. Required.
+	// Now is the clock.
 	Now func() time.Time
-}
 
-// Controller keeps the admission policies while this replica leads.
-type Controller struct {
-	Options
 	queue manager.Queue[item]
 }
 
 // item is the only item of the queue: all objects are compiled from all policies.
 type item struct{}
-
-// New returns a Controller. AddTo adds it to a manager.
-func New(o Options) (*Controller, error) {
-	if o.Store == nil || o.User == nil || o.Metrics == nil || o.Writes == nil || o.Now == nil {
-		return nil, errors.New("backstop controller options: Store, User, Metrics, Writes and Now are required")
-	}
-	if o.Mode == "" {
-		o.Mode = Off
-	}
-	return &Controller{Options: o}, nil
-}
 
 // kind is the kind and the name of one of the objects.
 type kind struct{ name, resource, object string }
@@ -113,8 +96,7 @@ var (
 	}
 )
 
-// AddTo adds the controller to a manager, to run while it leads. The store must have a snapshot. AddTo may be called
-// for one manager after another.
+// AddTo adds the controller to the manager of the leader.
 func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	config := mgr.GetConfig()
 	client, err := dynamic.NewForConfig(config)
@@ -152,8 +134,6 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 		Queue:      &c.queue,
 		Store:      c.Store,
 		Changed:    r.changed,
-		Started:    func() { c.Metrics.set(statePending) },
-		Stopped:    func() { c.Metrics.stopped(); c.Writes.Stopped("backstop"); c.Writes.Stopped("deletion") },
 	}.AddTo(mgr)
 }
 
@@ -162,6 +142,7 @@ func (r *reconciler) changed(change *snapshot.Change) {
 	notify := r.seen == nil
 	if notify {
 		r.seen = map[string]input{}
+		r.Metrics.set(statePending)
 	}
 	if r.Mode == Off && !notify {
 		return // there is nothing left to delete

@@ -76,7 +76,7 @@ func served(t *testing.T, code int, serves ...string) *reconciler {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()
-	return &reconciler{Controller: &Controller{Options: Options{Metrics: NewMetrics(registry), Log: testr.New(t)}},
+	return &reconciler{Controller: &Controller{Metrics: NewMetrics(registry), Log: testr.New(t)},
 		discovery: found,
 		writer:    apply.Writer{Client: writer, Metrics: apply.NewMetrics(registry)}}
 }

@@ -26,9 +26,8 @@ func TestExceptionIsTakenOut(t *testing.T) {
 	}
 	var now time.Time
 	leader := func(status string) *reconciler {
-		return &reconciler{Controller: &Controller{Options: Options{Store: store(status), Mode: Enforce,
-			Writes: apply.NewMetrics(prometheus.NewRegistry()),
-			Log:    testr.New(t), Now: func() time.Time { return now }}}}
+		return &reconciler{Controller: &Controller{Store: store(status), Mode: Enforce, Writes: apply.NewMetrics(prometheus.NewRegistry()),
+			Log: testr.New(t), Now: func() time.Time { return now }}}
 	}
 	features := backstop.Features{ValidatingAdmissionPolicy: true}
 	excepted := func(r *reconciler) bool {

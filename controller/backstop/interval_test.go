@@ -23,9 +23,8 @@ func TestCompileInterval(t *testing.T) {
 	first, second := storeOf(t, "etcd.v1", "", `{}`), storeOf(t, "etcd.v2", "", `{}`)
 	third := storeOf(t, "etcd.v3", exception, `{}`)
 	var now time.Time
-	r := &reconciler{Controller: &Controller{Options: Options{Mode: Enforce, Log: testr.New(t),
-		Writes: apply.NewMetrics(prometheus.NewRegistry()),
-		Now:    func() time.Time { return now }}}}
+	r := &reconciler{Controller: &Controller{Mode: Enforce, Log: testr.New(t), Writes: apply.NewMetrics(prometheus.NewRegistry()),
+		Now: func() time.Time { return now }}}
 	for _, step := range []struct {
 		at    time.Duration
 		store *snapshot.Store

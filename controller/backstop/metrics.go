@@ -64,9 +64,3 @@ func (m *Metrics) supported(f backstop.Features) {
 		m.features.WithLabelValues(feature).Set(value)
 	}
 }
-
-// stopped removes what the replica that leads now exports.
-func (m *Metrics) stopped() {
-	m.state.Reset()
-	m.features.Reset()
-}

@@ -1,7 +1,6 @@
 package catalogs
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,55 +30,41 @@ const (
 	maxBytes = 256 << 20
 	// timeout bounds one list.
 	timeout = 5 * time.Minute
+	// settling is the time from when another image is known to run to the first list: the package server lags behind.
+	settling = 30 * time.Second
+	// recheck is the time from then to the second list, for a package server that lagged for longer.
+	recheck = 5 * time.Minute
 )
 
-// Options configure a Controller.
-type Options struct {
-	// Store provides the snapshot that admission judges by. Required.
+// Controller compares the images of catalogs on the leader. All fields are required unless they have a default.
+type Controller struct {
+	// Store provides the snapshot that admission judges by.
 	Store *snapshot.Store
-	// Client lists PackageManifests. Required.
+	// Client lists PackageManifests.
 	Client *stream.Client
-	// Namespace is Opgate's own, of the ConfigMap. Required.
+	// Namespace is Opgate's own, of the ConfigMap.
 	Namespace string
-	// Settling is the time from when another image is known to run to the first list: the package server lags behind.
-	// Default: 30 s.
-	Settling time.Duration
-	// Recheck is the time from then to the second list, for a package server that lagged for longer. Default: 5 min.
-	Recheck time.Duration
-	// Writes count the writes. Required.
+	// Writes count the writes.
 	Writes *apply.Metrics
 	// Events records that tables have no room for a policy, on it. Default: nothing is recorded.
 	Events *events.Recorder
 	// Log receives comparisons at V(0). Default: none.
 	Log logr.Logger
-	// Now is the clock. Required.
+	// Now is the clock.
 	Now func() time.Time
-}
 
-// Controller compares the images of catalogs while this replica leads.
-type Controller struct {
-	Options
 	queue manager.Queue[olm.Catalog]
 	// full is set while a catalog has no room: then any change may make some.
 	full atomic.Bool
 }
 
-// New returns a Controller. AddTo adds it to a manager.
-func New(o Options) (*Controller, error) {
-	if o.Store == nil || o.Client == nil || o.Namespace == "" || o.Writes == nil || o.Now == nil {
-		return nil, errors.New("catalog controller options: Store, Client, Namespace, Writes and Now are required")
-	}
-	o.Settling, o.Recheck = cmp.Or(o.Settling, 30*time.Second), cmp.Or(o.Recheck, 5*time.Minute)
-	return &Controller{Options: o}, nil
-}
-
-// AddTo adds the controller to a manager, to run while it leads. AddTo may be called for one manager after another.
+// AddTo adds the controller to the manager of the leader.
 func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	r := &reconciler{Controller: c, records: records{reader: mgr.GetAPIReader(), namespace: c.Namespace,
 		writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes}},
 		images: map[olm.Catalog]*image{}, left: apply.Left{Metrics: c.Writes, Events: c.Events, Log: c.Log}}
 	return manager.Registration[olm.Catalog]{Name: "catalogs", Reconciler: r, Queue: &c.queue, Store: c.Store,
-		Changed: c.changed, Stopped: r.left.Stopped}.AddTo(mgr)
+		Changed: c.changed}.AddTo(mgr)
 }
 
 // changed enqueues the catalogs that policies in the changed namespaces ask about. Namespaces that are judged by
@@ -147,9 +132,9 @@ func (r *reconciler) Reconcile(ctx context.Context, of olm.Catalog) (ctrl.Result
 	if now.reads > 0 && slices.ContainsFunc(packages, unrecorded) {
 		now.reads = 0 // a policy asks about one that was not recorded
 	}
-	wait := r.Settling
+	wait := settling
 	if now.reads > 0 {
-		wait = r.Recheck
+		wait = recheck
 	}
 	switch left := now.since.Add(wait).Sub(r.Now()); {
 	case now.reads > 1:
@@ -162,7 +147,7 @@ func (r *reconciler) Reconcile(ctx context.Context, of olm.Catalog) (ctrl.Result
 	}
 	now.reads++
 	now.packages = fair.Rows(packages)
-	return ctrl.Result{RequeueAfter: max(now.since.Add(r.Recheck).Sub(r.Now()), time.Second)}, nil
+	return ctrl.Result{RequeueAfter: max(now.since.Add(recheck).Sub(r.Now()), time.Second)}, nil
 }
 
 // running returns the digest of the image that a catalog runs; "" if no policy asks about it, or it is not known.

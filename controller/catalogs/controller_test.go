@@ -149,12 +149,9 @@ func leader(t *testing.T, s *server, now *time.Time) *reconciler {
 		t.Fatal(err)
 	}
 	writes := apply.NewMetrics(prometheus.NewRegistry())
-	c, err := New(Options{Store: snapshot.NewStore(cluster(t, firstImage)), Client: streams, Namespace: "opgate-system",
+	c := &Controller{Store: snapshot.NewStore(cluster(t, firstImage)), Client: streams, Namespace: "opgate-system",
 		Writes: writes, Log: testr.New(t),
-		Now: func() time.Time { return *now }})
-	if err != nil {
-		t.Fatal(err)
-	}
+		Now: func() time.Time { return *now }}
 	return &reconciler{Controller: c, records: records{reader: direct,
 		writer: apply.Writer{Client: direct, Metrics: writes}, namespace: "opgate-system"},
 		images: map[olm.Catalog]*image{}, left: apply.Left{Metrics: writes, Log: testr.New(t)}}
@@ -181,13 +178,13 @@ func TestJumpIsRecorded(t *testing.T) {
 		}
 		return result.RequeueAfter
 	}
-	if left := step(0); left != r.Settling || s.lists != 0 {
+	if left := step(0); left != settling || s.lists != 0 {
 		t.Fatalf("at once: again after %s, %d lists", left, s.lists)
 	}
-	if left := step(r.Settling); left != r.Recheck-r.Settling || s.lists != 1 || s.history(t).Newest() != firstImage {
+	if left := step(settling); left != recheck-settling || s.lists != 1 || s.history(t).Newest() != firstImage {
 		t.Fatalf("when it has settled: again after %s, %d lists, %+v", left, s.lists, s.history(t))
 	}
-	step(r.Recheck - r.Settling)
+	step(recheck - settling)
 	if left := step(time.Hour); left != 0 || s.lists != 2 {
 		t.Errorf("at rest: again after %s, %d lists", left, s.lists)
 	}
@@ -195,7 +192,7 @@ func TestJumpIsRecorded(t *testing.T) {
 	r.runs(t, secondImage)
 	s.version = "0.9.2"
 	step(0)
-	step(r.Settling)
+	step(settling)
 	if h := s.history(t); h.Newest() != secondImage || !strings.Contains(h.Jump(50, nil),
 		"etcd alpha: 0.9.4 -> 0.9.2") {
 		t.Errorf("%+v", h)
@@ -206,7 +203,7 @@ func TestJumpIsRecorded(t *testing.T) {
 	r.runs(t, secondImage)
 	s.version = "0.9.1"
 	step(0)
-	step(r.Settling)
+	step(settling)
 	if h := s.history(t); len(h.Polls) != 3 || h.Jump(50, []string{firstImage}) == "" ||
 		!strings.Contains(h.Jump(50, nil), "0.9.2 -> 0.9.1") {
 		t.Errorf("%+v", h)
@@ -221,7 +218,7 @@ func TestNothingIsRecorded(t *testing.T) {
 		if _, err := r.Reconcile(t.Context(), vendor); err != nil {
 			return err
 		}
-		now = now.Add(r.Settling)
+		now = now.Add(settling)
 		_, err := r.Reconcile(t.Context(), vendor)
 		return err
 	}

@@ -48,7 +48,7 @@ func (r *reconciler) resync(ctx context.Context, ns *state.Namespace) error {
 		if sub.Metadata.DeletionTimestamp != "" {
 			continue
 		}
-		if err := r.writer.Resync(ctx, keyOf(sub), r.Now()); err != nil && !apply.Outdated(err) {
+		if err := r.writer.Resync(ctx, sub, r.Now()); err != nil && !apply.Outdated(err) {
 			return fmt.Errorf("trigger OLM re-resolution for Subscription %s: %w", keyOf(sub), err)
 		}
 		return nil

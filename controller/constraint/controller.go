@@ -1,7 +1,6 @@
 package constraint
 
 import (
-	"errors"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -27,46 +26,27 @@ const (
 	resyncDelay = time.Second
 )
 
-// Options configure the Controller.
-type Options struct {
-	// Store provides the snapshot that admission judges by. Required.
+// Controller reconciles Constraints on the leader. All fields are required unless they have a default.
+type Controller struct {
+	// Store provides the snapshot that admission judges by.
 	Store *snapshot.Store
-	// Metrics export what installed operators violate, Writes count the writes. Required.
+	// Metrics export what installed operators violate, Writes count the writes.
 	Metrics *Metrics
 	Writes  *apply.Metrics
 	// Grants are the rights that the installation withholds. Default: none.
 	Grants grant.Set
-	// Escaped returns the number of refused operators that were installed while Opgate was not running. Default: none.
+	// Escaped returns the number of refused operators that were installed while Opgate was not running.
 	Escaped func(constraint string) int
-	// ExceptionEnd exports when the first exception in force of a Constraint ends; zero if none is. Default: nothing is
-	// exported.
+	// ExceptionEnd exports when the first exception in force of a Constraint ends; zero if none is.
 	ExceptionEnd func(kind string, name types.NamespacedName, end time.Time)
 	// Events records exceptions that end soon or have ended. Default: nothing is recorded.
 	Events *events.Recorder
 	// Log receives writes at V(0). Default: none.
 	Log logr.Logger
-	// Now is the clock. Required.
+	// Now is the clock.
 	Now func() time.Time
-}
 
-// Controller reconciles Constraints while this replica leads.
-type Controller struct {
-	Options
 	queue manager.Queue[work]
-}
-
-// New returns a Controller. AddTo adds it to a manager.
-func New(o Options) (*Controller, error) {
-	if o.Store == nil || o.Metrics == nil || o.Writes == nil || o.Now == nil {
-		return nil, errors.New("constraint controller options: Store, Metrics, Writes and Now are required")
-	}
-	if o.Escaped == nil {
-		o.Escaped = func(string) int { return 0 }
-	}
-	if o.ExceptionEnd == nil {
-		o.ExceptionEnd = func(string, types.NamespacedName, time.Time) {}
-	}
-	return &Controller{Options: o}, nil
 }
 
 // Everything enqueues all namespaces and statuses. It does not block.
@@ -87,7 +67,7 @@ func (c *Controller) changed(change *snapshot.Change) {
 	}
 }
 
-// AddTo adds the controller to a manager, to run while it leads. It may be called for one manager after another.
+// AddTo adds the controller to the manager of the leader.
 func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	return manager.Registration[work]{
 		Name: "constraint",
@@ -97,6 +77,5 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 		Queue:   &c.queue,
 		Store:   c.Store,
 		Changed: c.changed,
-		Stopped: c.Metrics.stopped,
 	}.AddTo(mgr)
 }

@@ -46,12 +46,3 @@ func (m *Metrics) forget(constraint string) {
 	delete(m.violated, constraint)
 	m.number.WithLabelValues().Set(float64(len(m.violated)))
 }
-
-// stopped removes what the replica that leads now exports.
-func (m *Metrics) stopped() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.violations.Reset()
-	m.number.Reset()
-	clear(m.violated)
-}

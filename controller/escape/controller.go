@@ -1,7 +1,6 @@
 package escape
 
 import (
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -25,59 +24,43 @@ const (
 	settling = time.Minute
 )
 
-// Options configure the Controller.
-type Options struct {
-	// Store provides the snapshot that admission judges by. Required.
+// Controller detects escapes on the leader. All fields are required unless they have a default.
+type Controller struct {
+	// Store provides the snapshot that admission judges by.
 	Store *snapshot.Store
-	// Records are the known escapes. Required.
+	// Records are the known escapes.
 	Records *Records
 	// ExcludedNamespaces are those that the webhook configurations exclude.
 	ExcludedNamespaces []string
-	// Metrics count escapes, Writes count the writes. Required.
+	// Metrics count escapes, as those of Records. Writes count the writes.
 	Metrics *Metrics
 	Writes  *apply.Metrics
 	// Events records what was found, on ClusterServiceVersions. Default: nothing is recorded.
 	Events *events.Recorder
-	// Changed is called with the namespace of an escape that was found, or that is resolved. Default: not called.
+	// Changed is called with the namespace of an escape that was found, or that is resolved.
 	Changed func(namespace string)
 	// Log receives writes at V(0). Default: none.
 	Log logr.Logger
-	// Now is the clock. Required.
+	// Now is the clock.
 	Now func() time.Time
-}
 
-// Controller detects escapes while this replica leads.
-type Controller struct {
-	Options
 	queue manager.Queue[types.NamespacedName]
-	// ready returns when this process had its first snapshot, which is the time of the first call.
-	ready func() time.Time
+	// started returns when this process had its first snapshot, which is the time of the first call.
+	started func() time.Time
 }
 
-// New returns a Controller. AddTo adds it to a manager.
-func New(o Options) (*Controller, error) {
-	if o.Store == nil || o.Records == nil || o.Metrics == nil || o.Writes == nil || o.Now == nil {
-		return nil, errors.New("escape controller options: Store, Records, Metrics, Writes and Now are required")
-	}
-	if o.Changed == nil {
-		o.Changed = func(string) {}
-	}
-	return &Controller{Options: o, ready: sync.OnceValue(o.Now)}, nil
-}
-
-// AddTo adds the controller to a manager, to run while it leads. The store must have a snapshot. AddTo may be called
-// for one manager after another.
+// AddTo adds the controller to the manager of the leader.
 func (c *Controller) AddTo(mgr ctrl.Manager) error {
+	c.started = sync.OnceValue(c.Now)
+	c.Store.Subscribe(func(*snapshot.Change) { c.started() })
 	r := &reconciler{Controller: c, reader: mgr.GetAPIReader(),
-		outage: c.Records.lease.LastRenewal, until: c.ready().Add(settling), judged: map[types.UID]bool{}}
+		outage: c.Records.lease.LastRenewal, judged: map[types.UID]bool{}}
 	return manager.Registration[types.NamespacedName]{
 		Name:       "escape",
 		Reconciler: r,
 		Queue:      &c.queue,
 		Store:      c.Store,
 		Changed:    r.changed,
-		Started:    func() { c.Metrics.set(c.Records.list()) },
-		Stopped:    func() { c.Metrics.stopped(); c.Writes.Stopped("escapes") },
 	}.AddTo(mgr)
 }
 

@@ -30,6 +30,3 @@ func (m *Metrics) set(all []record) {
 		m.escapes.WithLabelValues(label).Set(float64(n))
 	}
 }
-
-// stopped removes what the replica that leads now exports.
-func (m *Metrics) stopped() { m.escapes.Reset() }

@@ -34,8 +34,6 @@ type reconciler struct {
 	reader client.Reader
 	// outage returns the time since when no replica may have answered reviews; zero if none ever did.
 	outage func() time.Time
-	// until is the time from which this replica is sure to receive reviews.
-	until time.Time
 	// judged are the candidates that were judged. There is one worker.
 	judged map[types.UID]bool
 }
@@ -48,8 +46,11 @@ func (r *reconciler) candidate(o *snapshot.Object) bool {
 		return false
 	}
 	created := o.CreationTimestamp
-	return !created.Time.Before(last.Add(-skew)) && !created.After(r.until)
+	return !created.Time.Before(last.Add(-skew)) && !created.After(r.until())
 }
+
+// until returns the time from which this replica is sure to receive reviews.
+func (r *reconciler) until() time.Time { return r.started().Add(settling) }
 
 // Reconcile judges one ClusterServiceVersion.
 func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
@@ -73,7 +74,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (r
 	}
 	escapes, known := rules.JudgeEscape(csv, ns)
 	if !recorded {
-		if !known && r.Now().Before(r.until) {
+		if !known && r.Now().Before(r.until()) {
 			return reconcile.Result{RequeueAfter: retryDelay}, nil // the snapshot may not have its plan yet
 		}
 		r.judged[head.UID] = true

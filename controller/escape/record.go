@@ -90,8 +90,8 @@ type Records struct {
 }
 
 // NewRecords returns the records in a Lease, which are read when this replica has acquired it, so that no status is
-// written without them.
-func NewRecords(lease *manager.Lease, log logr.Logger) *Records {
+// written without them. Metrics count them.
+func NewRecords(lease *manager.Lease, metrics *Metrics, log logr.Logger) *Records {
 	r := &Records{lease: lease}
 	lease.OnAcquired(func(annotations map[string]string) {
 		var records []record
@@ -103,6 +103,7 @@ func NewRecords(lease *manager.Lease, log logr.Logger) *Records {
 			}
 		}
 		r.replace(records)
+		metrics.set(records)
 	})
 	return r
 }

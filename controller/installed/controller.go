@@ -2,7 +2,6 @@ package installed
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -24,44 +23,32 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// Options configure a Controller.
-type Options struct {
-	// Store provides the snapshot that admission judges by. Required.
+// Controller records what is installed on the leader. All fields are required unless they have a default.
+type Controller struct {
+	// Store provides the snapshot that admission judges by.
 	Store *snapshot.Store
-	// Namespace is Opgate's own, of the ConfigMaps. Required.
+	// Namespace is Opgate's own, of the ConfigMaps.
 	Namespace string
-	// Writes count the writes. Required.
+	// Writes count the writes.
 	Writes *apply.Metrics
 	// Events records that a record has no room for a policy, on it. Default: nothing is recorded.
 	Events *events.Recorder
 	// Log receives writes at V(1). Default: none.
 	Log logr.Logger
-}
 
-// Controller records what is installed while this replica leads.
-type Controller struct {
-	Options
 	queue manager.Queue[string]
 }
 
 // labelInstalled is the value of metakey.Record, by which an administrator finds all records.
 const labelInstalled = "installed"
 
-// New returns a Controller. AddTo adds it to a manager.
-func New(o Options) (*Controller, error) {
-	if o.Store == nil || o.Namespace == "" || o.Writes == nil {
-		return nil, errors.New("record controller options: Store, Namespace and Writes are required")
-	}
-	return &Controller{Options: o}, nil
-}
-
-// AddTo adds the controller to a manager, to run while it leads. AddTo may be called for one manager after another.
+// AddTo adds the controller to the manager of the leader.
 func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	r := &reconciler{Controller: c, writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes},
 		left: apply.Left{Metrics: c.Writes, Events: c.Events, Log: c.Log}}
 	return manager.Registration[string]{Name: "installed", Reconciler: r, Queue: &c.queue, Store: c.Store,
-		Changed: c.changed, Stopped: r.left.Stopped,
-		Kinds: []*snapshot.Kind{snapshot.Records}}.AddTo(mgr)
+		Changed: c.changed,
+		Kinds:   []*snapshot.Kind{snapshot.Records}}.AddTo(mgr)
 }
 
 // changed enqueues the namespaces that changed. What policies of no known namespace govern decides whether any record

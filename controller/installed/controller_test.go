@@ -75,11 +75,8 @@ func TestReconcile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := New(Options{Store: snapshot.NewStore(nil), Namespace: "opgate-system",
-		Writes: apply.NewMetrics(prometheus.NewRegistry())})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := &Controller{Store: snapshot.NewStore(nil), Namespace: "opgate-system",
+		Writes: apply.NewMetrics(prometheus.NewRegistry())}
 	r := &reconciler{Controller: c, writer: apply.Writer{Client: api1, Metrics: c.Writes},
 		left: apply.Left{Metrics: c.Writes}}
 	var build snapshot.Builder

@@ -14,7 +14,7 @@ var statusKinds = []*snapshot.Kind{snapshot.CatalogSources, snapshot.Deployments
 // extensionKinds are the kinds that show operators which OLM v1 manages.
 var extensionKinds = []*snapshot.Kind{snapshot.ClusterExtensions, snapshot.ClusterObjectSets}
 
-// Enqueue enqueues a namespace while this replica leads. It does not block.
+// Enqueue enqueues a namespace. It does not block.
 func (c *Controller) Enqueue(namespace string) { c.queue.Add(namespace) }
 
 // changed enqueues the namespaces that a change of the snapshot affects.

@@ -88,18 +88,6 @@ func (m *Metrics) state(p *operatorpolicy.Policy, state policyv1beta2.Compliance
 	m.compliance.WithLabelValues(policyv1beta2.Kind, p.Name, p.Namespace, string(severity)).Set(value)
 }
 
-// stopped removes what the replica that leads now exports.
-func (m *Metrics) stopped() {
-	m.pending.stopped()
-	m.compliance.Reset()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.states.Reset()
-	m.exceptions.Reset()
-	clear(m.exported)
-	clear(m.ends)
-}
-
 func (m *Metrics) forget(namespace, name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

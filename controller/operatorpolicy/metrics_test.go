@@ -74,8 +74,6 @@ func TestB7NamesAreApart(t *testing.T) {
 	m.forget("secret-project", "secret-a")
 	m.forget("secret-project", "secret-a")
 	check("Compliant 0, NonCompliant 1, Unknown 0, Unreadable 0", "OperatorPolicy secret-b secret-project  1")
-	m.stopped()
-	check("", "")
 }
 
 // TestExceptionEnd exports the first end of all exceptions of a kind, and nothing where none is in force.
@@ -114,9 +112,5 @@ func TestExceptionEnd(t *testing.T) {
 	check("Constraint 300;OperatorPolicy 100;")
 	m.forget("policies", "b")
 	end("Constraint", "a", 0)
-	check("OperatorPolicy 200;")
-	m.stopped()
-	check("")
-	end(policyv1beta2.Kind, "a", 200)
 	check("OperatorPolicy 200;")
 }

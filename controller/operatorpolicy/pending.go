@@ -40,7 +40,7 @@ type pendingPlan struct {
 }
 
 func newPending(registry prometheus.Registerer) *pending {
-	p := &pending{
+	p := &pending{plans: map[string]map[string]pendingPlan{}, rules: map[verdict.RuleID]bool{},
 		held: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_plans_held",
 			Help: "Number of InstallPlans that wait for approval, by the rule that holds them."}, []string{"rule"}),
 		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_plans_held_oldest_timestamp_seconds",
@@ -56,7 +56,6 @@ func newPending(registry prometheus.Registerer) *pending {
 			Help:    "Seconds from the snapshot by which the rules allow an InstallPlan to its approval by the background loop.",
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}}),
 	}
-	p.stopped()
 	registry.MustRegister(heldGauge{p.held, p}, heldGauge{p.oldest, p}, heldGauge{p.deadline, p}, p.age, p.latency)
 	return p
 }
@@ -100,16 +99,6 @@ func (p *pending) count() {
 			p.oldest.WithLabelValues(string(rule)).Set(float64(first.Unix()))
 		}
 	}
-}
-
-// stopped removes what the replica that leads now exports.
-func (p *pending) stopped() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.plans, p.rules = map[string]map[string]pendingPlan{}, map[verdict.RuleID]bool{}
-	p.held.Reset()
-	p.oldest.Reset()
-	p.deadline.Reset()
 }
 
 // judgement is one reconciliation of a namespace, in which every plan that waits is judged.

@@ -109,13 +109,6 @@ func TestPendingPlans(t *testing.T) {
 	if len(p.plans) > 0 {
 		t.Errorf("namespaces are kept: %v", p.plans)
 	}
-
-	// Another replica leads.
-	j = p.judge("shop", noon, clock)
-	j.judged(old, approvalOf(bundle.RuleVersion), time.Time{})
-	j.end()
-	p.stopped()
-	check("loop_approval_age_seconds 2 5407", "loop_approval_latency_seconds 2 5")
 }
 
 // TestDeadlineOfUpgrades exports the first one of the upgrades that wait, and none once these are approved.

@@ -104,7 +104,7 @@ func (r *reconciler) repair(ctx context.Context, sub *olm.Subscription, ns *stat
 				"lastUpdated": now.UTC().Format(time.RFC3339)},
 		}), "status")
 	}
-	return r.writer.Resync(ctx, key, now)
+	return r.writer.Resync(ctx, sub, now)
 }
 
 // refused reports whether OLM could not write the plan for a Subscription.

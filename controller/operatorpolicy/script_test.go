@@ -1,8 +1,11 @@
 package operatorpolicy_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -32,6 +35,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
@@ -41,6 +45,7 @@ import (
 	"github.com/opgate/opgate/controller/catalogs"
 	"github.com/opgate/opgate/controller/operatorpolicy"
 	"github.com/opgate/opgate/controller/operatorpolicy/scripttest"
+	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/snapshot/packages"
@@ -142,10 +147,11 @@ type leadership struct {
 
 // begin starts a leader, which knows what is stored alone.
 func (l *leadership) begin(behind time.Duration) error {
-	mgr, err := manager.New(config(l.objects), manager.Options{
+	mgr, err := manager.New(config(conditional{l.objects}), manager.Options{
 		Scheme:         l.scheme,
 		Logger:         logr.Discard(),
 		Metrics:        metricsserver.Options{BindAddress: "0"},
+		Controller:     ctrlconfig.Controller{SkipNameValidation: new(true)}, // the next leader has them again
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return l.mapper, nil },
 	})
 	if err != nil {
@@ -249,6 +255,27 @@ func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
+// conditional is the transport of the leader, which may have been stopped since it read what it writes. It panics if a
+// write would apply to any version of an object, but for a status that reports what was done.
+type conditional struct{ *storage }
+
+// RoundTrip answers a request.
+func (c conditional) RoundTrip(r *http.Request) (*http.Response, error) {
+	switch r.Method {
+	case http.MethodPut, http.MethodPatch, http.MethodDelete:
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		own := strings.Contains(r.URL.Path, "/operatorpolicies/") && strings.HasSuffix(r.URL.Path, "/status")
+		if !own && !bytes.Contains(body, []byte(`resourceVersion"`)) {
+			panic(fmt.Sprintf("%s %s has no precondition: %s", r.Method, r.URL.Path, body))
+		}
+	}
+	return c.storage.RoundTrip(r)
+}
+
 // addTo adds the controller, and what `opgate-server serve` runs beside it for policies, to a manager.
 func addTo(
 	mgr manager.Manager, store *snapshot.Store, registry *prometheus.Registry, now func() time.Time,
@@ -274,17 +301,11 @@ func addTo(
 	feed.Completer, feed.Packages = resolver, packages
 	feed.SetCluster(facts.Cluster{Version: "1.37.2"})
 	feed.Lead()
-	loop, err := operatorpolicy.New(operatorpolicy.Options{Store: store, Packages: packages, Log: logr.Discard(),
-		Metrics: operatorpolicy.NewMetrics(registry, registry), Writes: writes, Now: now})
-	if err != nil {
-		return err
-	}
-	compared, err := catalogs.New(catalogs.Options{Store: store, Client: streams, Namespace: ownNamespace,
-		Writes: writes,
-		Log:    logr.Discard(), Now: time.Now})
-	if err != nil {
-		return err
-	}
+	loop := &operatorpolicy.Controller{Store: store, Packages: packages, Log: logr.Discard(),
+		Metrics: operatorpolicy.NewMetrics(registry, registry), Writes: writes, Now: now, Key: func() []byte { return nil },
+		Ungoverned: rules.ApproveUngoverned, HistoryLength: 10, Escaped: func(string, string) []string { return nil }}
+	compared := &catalogs.Controller{Store: store, Client: streams, Namespace: ownNamespace, Writes: writes,
+		Log: logr.Discard(), Now: time.Now}
 	for _, r := range []manager.Runnable{packages, resolver, feed} {
 		if err := mgr.Add(r); err != nil {
 			return err

@@ -50,7 +50,7 @@ const (
 	set    workKind = "set"
 )
 
-// Controller reconciles Policies and PolicySets while this replica leads. All fields are required unless they have a
+// Controller reconciles Policies and PolicySets on the leader. All fields are required unless they have a
 // default.
 type Controller struct {
 	// Store provides Policies and PolicySets.
@@ -80,8 +80,7 @@ type Controller struct {
 	queue manager.Queue[work]
 }
 
-// AddTo adds the controller to a manager, to run while it leads. It may be called for one manager after another: each
-// has watches of its own.
+// AddTo adds the controller to the manager of the leader.
 func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	objects, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
@@ -99,14 +98,15 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 		Workers:    workers,
 		Queue:      &c.queue,
 		Store:      c.Store,
-		Changed:    r.changed,
-		Kinds:      []*snapshot.Kind{snapshot.Policies, snapshot.PolicySets, snapshot.CustomResourceDefinitions},
+		Changed: func(change *snapshot.Change) {
+			c.Metrics.watches.Store(r.watches)
+			r.changed(change)
+		},
+		Kinds: []*snapshot.Kind{snapshot.Policies, snapshot.PolicySets, snapshot.CustomResourceDefinitions},
 		Ready: func(ctx context.Context) error {
 			return wait.PollUntilContextCancel(ctx, keyPeriod, true,
 				func(context.Context) (bool, error) { return len(c.Key()) > 0, nil })
 		},
-		Started: func() { c.Metrics.watches.Store(r.watches) },
-		Stopped: func() { c.Metrics.watches.Store(nil) },
 	}.AddTo(mgr)
 }
 

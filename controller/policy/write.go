@@ -52,9 +52,9 @@ func (r *reconciler) write(
 	case update:
 		written, err = resource.Update(ctx, object, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
 	case remove:
-		uid := object.GetUID()
+		uid, version := object.GetUID(), object.GetResourceVersion()
 		written, err = object, resource.Delete(ctx, object.GetName(),
-			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
 		if apierrors.IsNotFound(err) {
 			err = nil
 		}

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -39,21 +38,17 @@ var (
 	resource = reports.SchemeGroupVersion.WithResource("reports")
 )
 
-// Options configure the Controller.
-type Options struct {
-	// Store provides the snapshot that admission judges by. Required.
+// Controller keeps the Reports on the leader. All fields are required unless they have a default.
+type Controller struct {
+	// Store provides the snapshot that admission judges by.
 	Store *snapshot.Store
-	// Writes count the writes. Required.
+	// Writes count the writes.
 	Writes *apply.Metrics
 	// Log receives writes at V(0). Default: none.
 	Log logr.Logger
-	// Now is the clock. Required.
+	// Now is the clock.
 	Now func() time.Time
-}
 
-// Controller keeps the Reports while this replica leads.
-type Controller struct {
-	Options
 	queue manager.Queue[work]
 }
 
@@ -63,15 +58,7 @@ type work struct {
 	everything bool
 }
 
-// New returns a Controller. AddTo adds it to a manager.
-func New(o Options) (*Controller, error) {
-	if o.Store == nil || o.Writes == nil || o.Now == nil {
-		return nil, errors.New("report controller options: Store, Writes and Now are required")
-	}
-	return &Controller{Options: o}, nil
-}
-
-// AddTo adds the controller to a manager, to run while it leads. It may be called for one manager after another.
+// AddTo adds the controller to the manager of the leader.
 func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	config := mgr.GetConfig()
 	objects, err := dynamic.NewForConfig(config)

@@ -218,7 +218,8 @@ func (r *reconciler) remove(ctx context.Context, head *metav1.PartialObjectMetad
 	u.SetGroupVersionKind(kind)
 	u.SetNamespace(head.Namespace)
 	u.SetName(head.Name)
-	err := r.writer.Client.Delete(ctx, u, client.Preconditions{UID: &head.UID})
+	err := r.writer.Client.Delete(ctx, u, client.Preconditions{UID: &head.UID,
+		ResourceVersion: &head.ResourceVersion})
 	r.Writes.Wrote(apply.Delete, kind.Kind, client.IgnoreNotFound(err))
 	if err != nil && !apply.Outdated(err) {
 		return fmt.Errorf("delete the Report of namespace %s: %w", head.Namespace, err)

@@ -56,7 +56,7 @@ type Program struct {
 
 // StartProgram is StartCompanion for a program that inherits nothing from the environment of this process.
 func StartProgram(ctx context.Context, program Program) (*Companion, error) {
-	process, err := startProcessIn(ctx, append([]string{}, program.Env...), program.Log, program.Path, program.Args...)
+	process, err := startProcessIn(ctx, false, append([]string{}, program.Env...), program.Log, program.Path, program.Args...)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", program.Name, err)
 	}
@@ -89,7 +89,7 @@ func (p *Companion) Signal(sig os.Signal) error {
 }
 
 // PID is the process ID.
-func (p *Companion) PID() int { return p.process.cmd.Process.Pid }
+func (p *Companion) PID() int { return p.process.pid() }
 
 // Exited is closed when the process has ended, for whatever reason.
 func (p *Companion) Exited() <-chan struct{} { return p.process.exited() }
@@ -97,7 +97,7 @@ func (p *Companion) Exited() <-chan struct{} { return p.process.exited() }
 // State waits for the end of the process and returns how it ended.
 func (p *Companion) State() *os.ProcessState {
 	<-p.process.exited()
-	return p.process.cmd.ProcessState
+	return p.process.cmd.Load().ProcessState
 }
 
 // Err returns an error, which quotes the log, when the process has ended.

@@ -142,13 +142,13 @@ func (c *Cluster) launch(ctx context.Context, binary string, opts GateOptions) (
 	if opts.MemoryLimit > 0 {
 		environment = append(environment, fmt.Sprintf("OPGATE_MEMORY_LIMIT=%d", opts.MemoryLimit))
 	}
-	gate.process, err = startProcessIn(ctx, environment, filepath.Join(dir, "opgate.log"), binary, args...)
+	gate.process, err = startProcessIn(ctx, true, environment, filepath.Join(dir, "opgate.log"), binary, args...)
 	if err != nil {
 		return nil, err
 	}
 	if opts.MemoryLimit > 0 && !opts.MayExceedMemoryLimit {
 		limit := unix.Rlimit{Cur: opts.MemoryLimit, Max: opts.MemoryLimit}
-		if err := unix.Prlimit(gate.process.cmd.Process.Pid, unix.RLIMIT_DATA, &limit, nil); err != nil {
+		if err := unix.Prlimit(gate.process.pid(), unix.RLIMIT_DATA, &limit, nil); err != nil {
 			return nil, errors.Join(fmt.Errorf("limit the memory of opgate: %w", err), gate.process.kill())
 		}
 	}
@@ -236,7 +236,11 @@ func (g *Gate) Pause() error { return g.process.signal(unix.SIGSTOP) }
 // Resume makes Opgate go on after Pause.
 func (g *Gate) Resume() error { return g.process.signal(unix.SIGCONT) }
 
-// Exited is closed when the process has ended, for whatever reason.
+// Restarts is how often the process has ended with exit code 0 and was started again, as a kubelet does: when it led
+// and has lost the Lease.
+func (g *Gate) Restarts() int64 { return g.process.starts.Load() }
+
+// Exited is closed when the process has ended, for another reason.
 func (g *Gate) Exited() <-chan struct{} { return g.process.exited() }
 
 // LogPath is the file that the process logs to.
@@ -261,7 +265,7 @@ func (g *Gate) WebhookURL() string { return "https://" + g.webhook }
 
 // PeakMemory returns the most memory that the process has had resident since it started, in bytes.
 func (g *Gate) PeakMemory() (int64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.process.cmd.Process.Pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.process.pid()))
 	if err != nil {
 		return 0, err
 	}
@@ -285,7 +289,7 @@ type Usage struct {
 // Usage returns what the process has used.
 func (g *Gate) Usage() (Usage, error) {
 	var u Usage
-	pid := g.process.cmd.Process.Pid
+	pid := g.process.pid()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return u, err

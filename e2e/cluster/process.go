@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -14,41 +15,75 @@ import (
 
 // process is a child process that writes to a log file and runs until it is stopped.
 type process struct {
-	cmd  *exec.Cmd
+	cmd  atomic.Pointer[exec.Cmd]
 	log  string
-	done chan struct{} // closed once cmd has been waited for
+	done chan struct{} // closed once it has been waited for
+	// again starts it again when it has ended with exit code 0, as a kubelet does; nil for never. Starts counts that, and
+	// ending is set once it is to end.
+	again  func() (*exec.Cmd, error)
+	starts atomic.Int64
+	ending atomic.Bool
 }
 
 // startProcess starts a program in the environment of this process. The process outlives ctx: it is stopped by
 // terminate or kill, in the order that its dependents need.
 func startProcess(ctx context.Context, log, path string, args ...string) (*process, error) {
-	return startProcessIn(ctx, append(os.Environ(), "KUBECONFIG="), log, path, args...)
+	return startProcessIn(ctx, false, append(os.Environ(), "KUBECONFIG="), log, path, args...)
 }
 
-// startProcessIn is startProcess with an environment. The log is added to, if there is one already.
-func startProcessIn(ctx context.Context, environment []string, log, path string, args ...string) (*process, error) {
-	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+// startProcessIn is startProcess with an environment. The log is added to, if there is one already. Again starts it
+// again when it has ended with exit code 0.
+func startProcessIn(
+	ctx context.Context, again bool, environment []string, log, path string, args ...string,
+) (*process, error) {
+	start := func() (*exec.Cmd, error) {
+		file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = file.Close() }()
+		cmd := exec.CommandContext(context.WithoutCancel(ctx), path, args...)
+		cmd.Stdout, cmd.Stderr = file, file
+		cmd.Env = environment
+		// A process group of its own, so that Ctrl-C in a terminal reaches the harness alone.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		return cmd, cmd.Start()
+	}
+	cmd, err := start()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = file.Close() }()
-
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), path, args...)
-	cmd.Stdout, cmd.Stderr = file, file
-	cmd.Env = environment
-	// A process group of its own, so that Ctrl-C in a terminal reaches the harness alone.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		return nil, err
+	p := &process{log: log, done: make(chan struct{})}
+	if again {
+		p.again = start
 	}
-	p := &process{cmd: cmd, log: log, done: make(chan struct{})}
-	go func() {
-		defer close(p.done)
-		// The exit code, the only useful result of Wait here, is kept in ProcessState.
-		_ = cmd.Wait()
-	}()
+	p.cmd.Store(cmd)
+	go p.wait(cmd)
 	return p, nil
 }
+
+// wait waits for the end of the process.
+func (p *process) wait(cmd *exec.Cmd) {
+	defer close(p.done)
+	for {
+		// The exit code, the only useful result of Wait here, is kept in ProcessState.
+		_ = cmd.Wait()
+		if p.again == nil || p.ending.Load() || cmd.ProcessState.ExitCode() != 0 {
+			return
+		}
+		next, err := p.again()
+		if err != nil {
+			return
+		}
+		cmd = next
+		p.cmd.Store(cmd)
+		if p.starts.Add(1); p.ending.Load() {
+			_ = cmd.Process.Kill()
+		}
+	}
+}
+
+func (p *process) pid() int { return p.cmd.Load().Process.Pid }
 
 // exited is closed when the process has ended.
 func (p *process) exited() <-chan struct{} { return p.done }
@@ -56,11 +91,12 @@ func (p *process) exited() <-chan struct{} { return p.done }
 // exitCode waits for the end of the process. It is -1 when a signal ended it.
 func (p *process) exitCode() int {
 	<-p.done
-	return p.cmd.ProcessState.ExitCode()
+	return p.cmd.Load().ProcessState.ExitCode()
 }
 
 // terminate sends SIGTERM and waits. After the grace period, in machine time, it kills the process and returns an error.
 func (p *process) terminate(grace time.Duration) error {
+	p.ending.Store(true)
 	if err := p.signal(syscall.SIGTERM); err != nil {
 		return err
 	}
@@ -76,6 +112,7 @@ func (p *process) terminate(grace time.Duration) error {
 
 // kill sends SIGKILL and waits.
 func (p *process) kill() error {
+	p.ending.Store(true)
 	if err := p.signal(syscall.SIGKILL); err != nil {
 		return err
 	}
@@ -85,7 +122,7 @@ func (p *process) kill() error {
 
 // signal does nothing when the process has ended.
 func (p *process) signal(sig os.Signal) error {
-	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := p.cmd.Load().Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
 	return nil

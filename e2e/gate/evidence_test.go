@@ -25,8 +25,7 @@ func TestB4EvidenceIsKept(t *testing.T) {
 	s := scenarioNamed(t, e, "bundle-minimum-age")
 	setUp(t, e, []*scenario.Scenario{s})
 	for name, kind := range map[string]string{ // this process writes those that it needs
-		kept.CA: "v1, kind: ConfigMap", kept.LoopLease: "coordination.k8s.io/v1, kind: Lease",
-		kept.CertificatesLease: "coordination.k8s.io/v1, kind: Lease",
+		kept.CA: "v1, kind: ConfigMap", kept.Lease: "coordination.k8s.io/v1, kind: Lease",
 	} {
 		u := harness.Object("{apiVersion: %s, metadata: {name: %s, namespace: %s}}", kind, name, cluster.OpgateNamespace)
 		if e.Stored(t, u) == nil {
@@ -73,10 +72,9 @@ func TestB4EvidenceIsKept(t *testing.T) {
 		"the record of catalogs":     patched("configmap", kept.Catalogs, string(forged)),
 		"an owner that is not there": patched("configmap", kept.Catalogs, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"gone","uid":"1"}]}}`),
 		"a label":                    {"label", "configmap", kept.Catalogs, "a=b"},
-		"an annotation":              {"annotate", "lease", kept.LoopLease, "a=b"},
+		"an annotation":              {"annotate", "lease", kept.Lease, "a=b"},
 		"a record that is planted":   {"create", "configmap", state.RecordName("b4")},
-		"the Lease of the loop":      patched("lease", kept.LoopLease, `{"spec":{"holderIdentity":"b4","leaseDurationSeconds":100000}}`),
-		"that of certificates":       patched("lease", kept.CertificatesLease, `{"spec":{"holderIdentity":"b4"}}`),
+		"the Lease":                  patched("lease", kept.Lease, `{"spec":{"holderIdentity":"b4","leaseDurationSeconds":100000}}`),
 		"the CA":                     patched("configmap", kept.CA, `{"data":{"ca.crt":"b4"}}`),
 		"by server-side apply":       {"apply", "--server-side", "--force-conflicts", "-f", "-"},
 		"a key that is taken away":   patched("configmap", kept.Catalogs, `{"data":null}`),
@@ -91,14 +89,14 @@ func TestB4EvidenceIsKept(t *testing.T) {
 			harness.WantRefused(t, e.Cluster, cluster.Admin, input, in(args...), harness.HeldEvidence)
 		})
 	}
-	for _, args := range [][]string{{"delete", "configmap", kept.Catalogs}, {"delete", "lease", kept.LoopLease},
+	for _, args := range [][]string{{"delete", "configmap", kept.Catalogs}, {"delete", "lease", kept.Lease},
 		{"delete", "--raw", "/api/v1/namespaces/" + cluster.OpgateNamespace +
 			"/configmaps?fieldSelector=metadata.name%3D" + kept.Catalogs}} {
 		harness.WantRefused(t, e.Cluster, cluster.Admin, "", as(args...), harness.HeldEvidence)
 	}
 	harness.WantRefused(t, e.Cluster, cluster.Admin, "", approve, "(bundle/minimum-age)")
 
-	e.WantRecordsKept(t, 1) // the Lease of the loop
+	e.WantRecordsKept(t, 1) // the Lease
 	for _, user := range []string{"system:serviceaccount:kube-system:namespace-controller",
 		"system:serviceaccount:kube-system:generic-garbage-collector", "system:kube-controller-manager", ""} {
 		args := in("delete", "configmap", kept.Catalogs, "--dry-run=server")

@@ -104,7 +104,7 @@ func TestStaticPolicies(t *testing.T) {
 	}
 
 	for _, u := range []string{
-		"{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: " + kept.LoopLease + ", namespace: %s}}",
+		"{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: " + kept.Lease + ", namespace: %s}}",
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: " + kept.CA + ", namespace: %s}}",
 	} {
 		e.Put(t, harness.Object(u, cluster.OpgateNamespace))
@@ -212,8 +212,8 @@ func TestStaticPolicies(t *testing.T) {
 		}
 		for _, args := range [][]string{
 			{"create", "configmap", kept.Catalogs},
-			{"patch", "lease", kept.LoopLease, "--type=merge", "-p", `{"spec":{"holderIdentity":"b4"}}`},
-			{"delete", "lease", kept.LoopLease},
+			{"patch", "lease", kept.Lease, "--type=merge", "-p", `{"spec":{"holderIdentity":"b4"}}`},
+			{"delete", "lease", kept.Lease},
 			{"delete", "configmap", kept.CA},
 		} {
 			harness.WantRefused(t, e.Cluster, cluster.Admin, "", append(slices.Clone(args), in...), harness.HeldEvidence,

@@ -214,7 +214,7 @@ func (s *Site) expire(t *testing.T, namespace string) {
 // crash kills all pods at once, the one that holds the Lease among them. The next to lead has to wait until that ends.
 func (s *Site) crash(t *testing.T, namespace string) {
 	holder := func() string {
-		return s.Admin(t, "get", "lease", "-n", cluster.OpgateNamespace, "opgate-certs", "-o",
+		return s.Admin(t, "get", "lease", "-n", cluster.OpgateNamespace, "opgate-loop", "-o",
 			"jsonpath={.spec.holderIdentity}")
 	}
 	harness.Eventually(t, "one leads", func(context.Context) error {

@@ -28,6 +28,12 @@ const (
 // may fail.
 func (s *Site) underLoad(t *testing.T, namespace string, during func(), others ...Try) {
 	t.Helper()
+	s.underLoadOf(t, loadRate, namespace, during, others...)
+}
+
+// underLoadOf is underLoad with a rate.
+func (s *Site) underLoadOf(t *testing.T, rate time.Duration, namespace string, during func(), others ...Try) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var (
 		loading, waiting sync.WaitGroup
@@ -42,7 +48,7 @@ func (s *Site) underLoad(t *testing.T, namespace string, during func(), others .
 	}
 	began := time.Now()
 	loading.Go(func() {
-		ticker := time.NewTicker(speed.Scale(time.Second / loadRate))
+		ticker := time.NewTicker(speed.Scale(time.Second / rate))
 		defer ticker.Stop()
 		for ; ctx.Err() == nil && sent < loadMost; sent++ {
 			select {

@@ -26,7 +26,7 @@ func TestStaticInstall(t *testing.T) {
 	static.WaitInForce(t, s.Env, true)
 
 	t.Run("edits of policies reach the admission policies", func(t *testing.T) { s.wantBackstop(t, s.Govern(t)) })
-	t.Run("b4: what it records is its own", func(t *testing.T) { s.WantRecordsKept(t, 4) }) // a CA, two Leases, a record
+	t.Run("b4: what it records is its own", func(t *testing.T) { s.WantRecordsKept(t, 3) }) // a CA, a Lease, a record
 	t.Run("another process leads, and writes them", func(t *testing.T) {
 		s.killAll(t)
 		s.wantBackstop(t, s.Govern(t))

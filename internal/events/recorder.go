@@ -68,10 +68,7 @@ type queued struct {
 }
 
 // NewRecorder returns a Recorder. Start sends what it records.
-func NewRecorder(o Options) (*Recorder, error) {
-	if o.Sink == nil || o.Instance == "" || o.Registry == nil || o.Now == nil {
-		return nil, errors.New("events options: Sink, Instance, Registry and Now are required")
-	}
+func NewRecorder(o Options) *Recorder {
 	r := &Recorder{sink: o.Sink, instance: o.Instance, log: o.Log, now: o.Now, queue: make(chan queued, maxQueued),
 		results: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "opgate_events_total",
 			Help: "Total number of events on objects that Opgate decides about, by result (created, repeated, failed, dropped)."}, []string{"result"})}
@@ -79,7 +76,7 @@ func NewRecorder(o Options) (*Recorder, error) {
 		r.results.WithLabelValues(result)
 	}
 	o.Registry.MustRegister(r.results)
-	return r, nil
+	return r
 }
 
 // Record queues an event, unless the same was recorded before. It does not block: it returns false if the event was

@@ -12,14 +12,11 @@ const (
 	CA = "opgate-ca"
 )
 
-// The Leases of the leaders of the background loop and of the certificates.
-const (
-	LoopLease         = "opgate-loop"
-	CertificatesLease = "opgate-certs"
-)
+// Lease elects the leader.
+const Lease = "opgate-loop"
 
 // ConfigMaps returns the names of the ConfigMaps. One that ends in a hyphen begins the names of several.
 func ConfigMaps() []string { return []string{Catalogs, Installed, CA} }
 
 // Leases returns the names of the Leases.
-func Leases() []string { return []string{LoopLease, CertificatesLease} }
+func Leases() []string { return []string{Lease} }

@@ -5,7 +5,6 @@ package clusterversion
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -65,9 +64,6 @@ type Watcher struct {
 
 // New returns a watcher. Start runs it.
 func New(o Options) (*Watcher, error) {
-	if o.Config == nil || o.Changed == nil {
-		return nil, errors.New("cluster version options: Config and Changed are required")
-	}
 	if o.Interval <= 0 {
 		o.Interval = time.Hour
 	}

@@ -7,9 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/opgate/opgate/admission/webhooks"
@@ -17,10 +15,9 @@ import (
 	"github.com/opgate/opgate/internal/events"
 )
 
-// certificates returns the source of serving certificates, and what has to run for it.
+// certificates returns the source of serving certificates and their controller, nil for none.
 func certificates(config *rest.Config, o *Options, tokens *certs.Callers, ready <-chan struct{},
-	recorder *events.Recorder,
-	now func() time.Time, log logr.Logger) (certs.Source, []manager.Runnable, error) {
+	recorder *events.Recorder, now func() time.Time, log logr.Logger) (certs.Source, *certs.Controller, error) {
 	certMetrics := certs.NewMetrics(metrics.Registry)
 	if o.SelfSigned {
 		source, err := selfSigned(o)
@@ -30,10 +27,6 @@ func certificates(config *rest.Config, o *Options, tokens *certs.Callers, ready 
 		certMetrics.Serving(source)
 		return source, nil, nil // local use: nothing in the cluster is touched
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		return nil, nil, fmt.Errorf("find the name of this replica: %w", err)
-	}
 	entries, err := o.webhooks()
 	if err != nil {
 		return nil, nil, err
@@ -42,26 +35,18 @@ func certificates(config *rest.Config, o *Options, tokens *certs.Callers, ready 
 		Webhooks: entries,
 		Config:   config, Namespace: o.Namespace, Metrics: certMetrics, Events: recorder, Log: log.WithName("certs"),
 		Now: now, Callers: tokens, Ready: ready, Unowned: !o.WebhooksOwned,
-		Identity:           host + "_" + string(uuid.NewUUID()),
 		ExternalDefinition: o.externalDefinition(),
 		Lifetimes:          certs.Lifetimes{CA: o.CALifetime, Leaf: o.CertificateLifetime, Overlap: o.CAOverlap},
 	}
 	if o.CertFile == "" {
-		source, err := certs.NewManaged(options)
-		if err != nil {
-			return nil, nil, err
-		}
-		return source, []manager.Runnable{source}, nil
+		return certs.NewManaged(options)
 	}
 	source, err := certs.Files(o.CertFile, o.KeyFile, now)
 	if err != nil {
 		return nil, nil, err
 	}
 	controller, err := certs.NewController(options, source)
-	if err != nil {
-		return nil, nil, err
-	}
-	return source, []manager.Runnable{source, controller}, nil
+	return source, controller, err
 }
 
 func selfSigned(o *Options) (certs.Source, error) {

@@ -25,5 +25,5 @@ func newEvents(config *rest.Config, now func() time.Time, log logr.Logger) (*eve
 		return nil, fmt.Errorf("find the name of this replica: %w", err)
 	}
 	return events.NewRecorder(events.Options{Sink: &toolsevents.EventSinkImpl{Interface: client}, Instance: instance,
-		Registry: metrics.Registry, Log: log, Now: now})
+		Registry: metrics.Registry, Log: log, Now: now}), nil
 }

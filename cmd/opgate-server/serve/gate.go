@@ -66,12 +66,8 @@ func (p *process) addGate(source certs.Source, known *callers, wasReady func()) 
 	for path, handler := range gate.Handlers() {
 		known.register(p.manager.GetWebhookServer(), path, handler)
 	}
-	converter, err := conversion.NewWebhook(conversion.Options{Budget: budget, Panics: p.panics,
-		Log: p.log.WithName("conversion")})
-	if err != nil {
-		return err
-	}
-	p.manager.GetWebhookServer().Register(conversion.Path, converter)
+	p.manager.GetWebhookServer().Register(conversion.Path, conversion.NewWebhook(conversion.Options{Budget: budget,
+		Panics: p.panics, Log: p.log.WithName("conversion")}))
 	notes := map[string]func() string{
 		"olm-identity":     func() string { return cmp.Or(olm.State().Problem, candidates.Note()) },
 		"operatorpolicies": defined.Note,

@@ -1,11 +1,12 @@
 package serve
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"os"
+	"sync"
 
-	"github.com/prometheus/client_golang/prometheus"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/opgate/opgate/controller/apply"
@@ -25,101 +26,109 @@ import (
 	"github.com/opgate/opgate/stream"
 )
 
-// leader are the controllers of the replica that leads, and what they share.
-type leader struct {
-	*process
-	// identity is the name of this replica.
-	identity    string
-	lease       *manager.Lease
-	records     *escape.Records
-	writes      *apply.Metrics
-	named       prometheus.Registerer
-	policies    *operatorpolicy.Metrics
-	constraints *constraint.Metrics
-	escapes     *escape.Metrics
-	controllers []manager.Controller
-	errs        []error
-}
-
-// with adds a controller.
-func (l *leader) with(c manager.Controller, err error) {
-	l.controllers, l.errs = append(l.controllers, c), append(l.errs, err)
-}
-
-// addLeader adds the controllers that the options ask for, if any, and the election of the replica that runs them.
+// addLeader adds the controller of certificates, if there is one, those that the options ask for, and the election of
+// the replica that runs them all. One that has led ends: it stops what the leader does at once, and drains.
 func (p *process) addLeader(feed *snapshot.Feed, known *packages.Cache) error {
-	lease, err := manager.NewLease(p.config, p.options.Namespace)
-	if err != nil {
-		return err
-	}
 	identity, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("find the name of this replica: %w", err)
 	}
-	named := namedMetrics(p.options)
-	l := &leader{process: p, identity: identity, lease: lease, named: named,
-		records: escape.NewRecords(lease, p.log.WithName("escapes")),
-		writes:  apply.NewMetrics(metrics.Registry), policies: operatorpolicy.NewMetrics(metrics.Registry, named),
-		constraints: constraint.NewMetrics(metrics.Registry, named), escapes: escape.NewMetrics(metrics.Registry)}
-	held, leaderMetrics := backstop.NewMetrics(metrics.Registry), manager.NewMetrics(metrics.Registry)
-	lead := func() {} // the backstop needs none of the kinds that only the leader reads
-	if p.options.BackgroundLoop {
-		lead = feed.Lead
-		l.withLoop(known, feed.Client)
-	}
-	// With the loop, off deletes what was written before.
-	mode := backstop.Mode(p.options.Backstop)
-	if mode != backstop.Compiled && (p.options.BackgroundLoop || mode != backstop.Off) {
-		l.with(backstop.New(backstop.Options{Store: p.store, Mode: mode, OLM: p.options.OLMIdentity,
-			User: p.user.Username, Namespace: p.options.Namespace,
-			ApprovalMode: rules.ApprovalMode(p.options.ApprovalMode), ExcludedNamespaces: p.unjudged(), Metrics: held,
-			Writes: l.writes, Events: p.events, Log: p.log.WithName("backstop"), Now: p.now}))
-	}
-	if err := errors.Join(l.errs...); err != nil || len(l.controllers) == 0 {
-		return err
-	}
-	elected, err := manager.New(manager.Options{Config: p.config, Store: p.store, Lease: lease, Identity: identity,
-		Lead: lead, Metrics: leaderMetrics, Controllers: l.controllers, Log: p.log.WithName("loop"), Now: p.now})
+	log := p.log.WithName("loop")
+	lost := sync.OnceFunc(func() {
+		log.Info("this replica leads no more, it drains and ends")
+		p.stop()
+	})
+	lease, err := manager.NewLease(p.config, p.options.Namespace, identity, lost, p.now)
 	if err != nil {
 		return err
 	}
-	return p.add(untilShutdown{elected, p.shutdown})
+	mgr, err := manager.New(p.config, lease, metrics.Registry, log)
+	if err != nil {
+		return err
+	}
+	controllers := p.controllers(lease, identity, feed.Client, known)
+	if len(controllers) == 0 {
+		return nil
+	}
+	for _, c := range controllers {
+		if err := c.AddTo(mgr); err != nil {
+			return fmt.Errorf("add %T: %w", c, err)
+		}
+	}
+	if p.certificates != nil {
+		if err := p.add(untilShutdown{p.certificates, p.shutdown}); err != nil {
+			return err
+		}
+	}
+	if p.options.BackgroundLoop { // certificates and the backstop need none of the kinds that only the leader reads
+		if err := mgr.Add(ctrlmanager.RunnableFunc(func(context.Context) error { feed.Lead(); return nil })); err != nil {
+			return fmt.Errorf("add the kinds of the leader: %w", err)
+		}
+	}
+	return p.add(untilShutdown{ctrlmanager.RunnableFunc(func(ctx context.Context) error {
+		switch err := mgr.Start(ctx); {
+		case err != nil:
+			p.failed <- fmt.Errorf("lead: %w", err)
+			p.stop()
+		case ctx.Err() == nil:
+			lost()
+		}
+		return nil
+	}), p.shutdown})
 }
 
-// withLoop adds the controllers of the background loop.
-func (l *leader) withLoop(known *packages.Cache, streams *stream.Client) {
-	o := l.options
+// controllers returns what runs on the leader.
+func (p *process) controllers(
+	lease *manager.Lease, identity string, streams *stream.Client, known *packages.Cache,
+) (all []manager.Controller) {
+	o, named := p.options, namedMetrics(p.options)
+	policies, escapes := operatorpolicy.NewMetrics(metrics.Registry, named), escape.NewMetrics(metrics.Registry)
+	constrained, held := constraint.NewMetrics(metrics.Registry, named), backstop.NewMetrics(metrics.Registry)
+	writes := apply.NewMetrics(metrics.Registry)
+	if p.certificates != nil {
+		all = append(all, p.certificates)
+	}
+	// With the loop, off deletes what was written before.
+	if mode := backstop.Mode(o.Backstop); mode != backstop.Compiled && (o.BackgroundLoop || mode != backstop.Off) {
+		all = append(all, &backstop.Controller{Store: p.store, Mode: mode, OLM: o.OLMIdentity, User: p.user.Username,
+			Namespace:    o.Namespace,
+			ApprovalMode: rules.ApprovalMode(o.ApprovalMode), ExcludedNamespaces: p.unjudged(), Metrics: held,
+			Writes: writes, Events: p.events, Log: p.log.WithName("backstop"), Now: p.now})
+	}
+	if !o.BackgroundLoop {
+		return all
+	}
+	records := escape.NewRecords(lease, escapes, p.log.WithName("escapes"))
+	constraints := &constraint.Controller{Store: p.store, Metrics: constrained, Writes: writes,
+		Escaped: records.ByConstraint, ExceptionEnd: policies.ExceptionEnd, Events: p.events, Grants: p.grants,
+		Log: p.log.WithName("constraints"), Now: p.now}
 	enqueue := func(string) {}
 	if !o.externalDefinition() { // else the owner of the definition acts on policies
-		loop, err := operatorpolicy.New(operatorpolicy.Options{Store: l.store, Packages: known, Metrics: l.policies,
-			Writes: l.writes, Events: l.events, Escaped: l.records.ByPolicy, Identity: l.identity,
-			Ungoverned: rules.UngovernedMode(o.Ungoverned), Grants: l.grants, Key: l.key.Key, HistoryLength: o.StatusHistoryLength,
-			Log: l.log.WithName("loop"), Now: l.now})
-		enqueue = loop.Enqueue
-		l.with(loop, err)
+		loop := &operatorpolicy.Controller{Store: p.store, Packages: known, Metrics: policies, Writes: writes,
+			Events: p.events, Escaped: records.ByPolicy, Identity: identity,
+			Ungoverned: rules.UngovernedMode(o.Ungoverned), Grants: p.grants, Key: p.key.Key,
+			HistoryLength: o.StatusHistoryLength, Log: p.log.WithName("loop"), Now: p.now}
+		enqueue, all = loop.Enqueue, append(all, loop)
 	}
-	l.with(installed.New(installed.Options{Store: l.store, Namespace: o.Namespace, Writes: l.writes,
-		Events: l.events, Log: l.log.WithName("installed")}))
-	constraints, err := constraint.New(constraint.Options{Store: l.store, Metrics: l.constraints, Writes: l.writes,
-		Escaped: l.records.ByConstraint, ExceptionEnd: l.policies.ExceptionEnd, Events: l.events, Grants: l.grants,
-		Log: l.log.WithName("constraints"), Now: l.now})
-	l.with(constraints, err)
-	l.with(escape.New(escape.Options{Store: l.store, Records: l.records,
-		ExcludedNamespaces: l.unjudged(), Metrics: l.escapes, Events: l.events, Writes: l.writes,
-		Log: l.log.WithName("escapes"), Now: l.now,
-		Changed: func(namespace string) {
-			enqueue(namespace)
-			constraints.Everything()
-		}}))
-	l.with(catalogs.New(catalogs.Options{Store: l.store, Client: streams, Namespace: o.Namespace, Writes: l.writes,
-		Events: l.events, Log: l.log.WithName("catalogs"), Now: l.now}))
+	all = append(all, constraints,
+		&installed.Controller{Store: p.store, Namespace: o.Namespace, Writes: writes, Events: p.events,
+			Log: p.log.WithName("installed")},
+		&escape.Controller{Store: p.store, Records: records, ExcludedNamespaces: p.unjudged(), Metrics: escapes,
+			Events: p.events, Writes: writes, Log: p.log.WithName("escapes"), Now: p.now,
+			Changed: func(namespace string) {
+				enqueue(namespace)
+				constraints.Everything()
+			}},
+		&catalogs.Controller{Store: p.store, Client: streams, Namespace: o.Namespace, Writes: writes,
+			Events: p.events, Log: p.log.WithName("catalogs"), Now: p.now})
 	if o.Reports {
-		l.with(report.New(report.Options{Store: l.store, Writes: l.writes, Log: l.log.WithName("reports"), Now: l.now}))
+		all = append(all, &report.Controller{Store: p.store, Writes: writes, Log: p.log.WithName("reports"), Now: p.now})
 	}
 	if o.Ordering {
-		l.with(&policy.Controller{Store: l.store, PendingGuards: dependency.PendingGuards(o.PendingGuards),
-			Gatekeeper: o.GatekeeperTemplates, Grants: l.grants, ExcludedNamespaces: l.unjudged(), Key: l.key.Key,
-			Metrics: policy.NewMetrics(metrics.Registry, l.store), Writes: l.writes, Events: l.events,
-			Log: l.log.WithName("ordering"), Now: l.now}, nil)
+		all = append(all, &policy.Controller{Store: p.store, PendingGuards: dependency.PendingGuards(o.PendingGuards),
+			Gatekeeper: o.GatekeeperTemplates, Grants: p.grants, ExcludedNamespaces: p.unjudged(), Key: p.key.Key,
+			Metrics: policy.NewMetrics(metrics.Registry, p.store), Writes: writes, Events: p.events,
+			Log: p.log.WithName("ordering"), Now: p.now})
 	}
+	return all
 }

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -17,6 +16,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
@@ -45,7 +45,7 @@ func namedMetrics(o *Options) prometheus.Registerer {
 
 // metricsOptions serves metrics by HTTP to every client, or by HTTPS to those who may get /metrics, and then the log
 // level to those who may get it, or put another.
-func metricsOptions(o *Options, source certs.Source, level http.Handler, now func() time.Time) metricsserver.Options {
+func metricsOptions(o *Options, source certs.Source, level http.Handler) metricsserver.Options {
 	options := metricsserver.Options{BindAddress: o.MetricsAddress}
 	if !o.SecureMetrics {
 		return options
@@ -70,7 +70,7 @@ func metricsOptions(o *Options, source certs.Source, level http.Handler, now fun
 		}
 		return func(log logr.Logger, next http.Handler) (http.Handler, error) {
 			return &scrapers{tokens: tokens.TokenReviews(), rights: rights.SubjectAccessReviews(), next: next, log: log,
-				now: now}, nil
+				allowed: cache.NewLRUExpireCache(mostScrapers)}, nil
 		}, nil
 	}
 	return options
@@ -97,11 +97,8 @@ type scrapers struct {
 	rights authorizationclient.SubjectAccessReviewInterface
 	next   http.Handler
 	log    logr.Logger
-	now    func() time.Time
-
-	mu sync.Mutex
-	// known is until when a scraper counts as allowed.
-	known map[scrape]time.Time
+	// allowed has each scrape that was allowed within scraperPeriod.
+	allowed *cache.LRUExpireCache
 }
 
 // scrape is what a scraper was allowed.
@@ -127,7 +124,7 @@ func (s *scrapers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	asked := scrape{token: sha256.Sum256([]byte(token)), verb: strings.ToLower(r.Method), path: r.URL.Path}
 	reads := r.Method == http.MethodGet
-	if !reads || !s.remembers(asked) {
+	if _, known := s.allowed.Get(asked); !reads || !known {
 		code, user, err := s.check(r.Context(), token, asked.verb, asked.path)
 		if err != nil {
 			s.log.Error(err, "scraper not checked")
@@ -137,7 +134,7 @@ func (s *scrapers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if reads {
-			s.remember(asked)
+			s.allowed.Add(asked, nil, scraperPeriod)
 		} else {
 			r = r.WithContext(context.WithValue(r.Context(), scraperKey{}, user))
 		}
@@ -175,19 +172,4 @@ func (s *scrapers) check(ctx context.Context, token, verb, path string) (code in
 		return http.StatusForbidden, "", nil
 	}
 	return http.StatusOK, user.Username, nil
-}
-
-func (s *scrapers) remembers(asked scrape) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.now().Before(s.known[asked])
-}
-
-func (s *scrapers) remember(asked scrape) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.known == nil || len(s.known) >= mostScrapers {
-		s.known = map[scrape]time.Time{}
-	}
-	s.known[asked] = s.now().Add(scraperPeriod)
 }

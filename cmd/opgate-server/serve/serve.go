@@ -24,6 +24,8 @@ import (
 	"github.com/opgate/opgate/controller/staticpolicy"
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/internal/panics"
+	"github.com/opgate/opgate/internal/register"
+	"github.com/opgate/opgate/rules/backstop"
 	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -31,8 +33,10 @@ import (
 // shutdownTimeout bounds requests that are in flight when the listeners close.
 const shutdownTimeout = 20 * time.Second
 
-// Run serves until the context ends, then drains.
+// Run serves until the context ends, or this replica loses the Lease, then drains.
 func Run(ctx context.Context, o Options) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	if err := o.Validate(); err != nil {
 		return err
 	}
@@ -64,7 +68,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	source, upkeep, err := certificates(config, &o, known.tokens, ready, recorder, time.Now, log)
+	source, certController, err := certificates(config, &o, known.tokens, ready, recorder, time.Now, log)
 	if err != nil {
 		return err
 	}
@@ -75,7 +79,7 @@ func Run(ctx context.Context, o Options) error {
 	timeout := shutdownTimeout
 	mgr, err := manager.New(config, manager.Options{
 		Logger:                  log,
-		Metrics:                 metricsOptions(&o, source, logLevel{level, log.WithName("log")}, time.Now),
+		Metrics:                 metricsOptions(&o, source, logLevel{level, log.WithName("log")}),
 		HealthProbeBindAddress:  "0", // see addHealth
 		GracefulShutdownTimeout: &timeout,
 		WebhookServer:           server,
@@ -83,17 +87,14 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("make the manager: %w", err)
 	}
-	p, err := newProcess(ctx, mgr, config, &o, recorder, time.Now, log)
+	p, err := newProcess(ctx, stop, mgr, config, &o, recorder, time.Now, log)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(p.addProbe(), p.addGate(source, known, wasReady), p.add(known, recorder)); err != nil {
+	p.certificates = certController
+	if err := errors.Join(p.addProbe(), p.addGate(source, known, wasReady),
+		p.add(known, recorder, untilShutdown{source, ctx})); err != nil {
 		return err
-	}
-	for _, r := range upkeep {
-		if err := p.add(untilShutdown{r, ctx}); err != nil {
-			return err
-		}
 	}
 	log.Info("serving", "webhooks", o.WebhookAddress, "health", o.HealthAddress, "metrics", o.MetricsAddress,
 		"approvalMode", o.ApprovalMode, "olmIdentity", o.OLMIdentity[0])
@@ -101,17 +102,31 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("serve: %w", err)
 	}
 	log.Info("stopped")
-	return nil
+	select {
+	case err := <-p.failed:
+		return err
+	default:
+		return nil
+	}
 }
 
-// connect returns the configuration of clients, with which it has registered the webhooks.
+// connect returns the configuration of clients, with which it has registered the webhooks where the options ask for that.
+// The ClusterRole that owns the admission policies of the backstop owns them as well.
 func connect(ctx context.Context, o *Options, log logr.Logger) (*rest.Config, error) {
 	config, err := (&cli.Kubeconfig{File: o.Kubeconfig}).Load()
 	if err != nil {
 		return nil, err
 	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return longWatches{next} })
-	return config, registerWebhooks(ctx, config, o, log.WithName("register"))
+	if o.Register == "" {
+		return config, nil
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	return config, register.Apply(ctx, register.Options{Client: client, Directory: o.Register, Namespace: o.Namespace,
+		Owner: backstop.Name, Log: log.WithName("register")})
 }
 
 // process is what the parts of a server share.
@@ -120,9 +135,13 @@ type process struct {
 	config  *rest.Config
 	manager manager.Manager
 	client  dynamic.Interface
-	// shutdown is done once the process is to stop.
+	// shutdown is done once the process is to stop, as SIGTERM and stop make it. Failed receives why it could not lead.
 	shutdown context.Context
+	stop     func()
+	failed   chan error
 	store    *snapshot.Store
+	// certificates are kept by the leader; nil where they are not of the cluster.
+	certificates *certs.Controller
 	// key is what the marks of Policies are signed with, user the name that this process writes as, grants what it may
 	// do.
 	key    *certs.SigningKey
@@ -137,11 +156,11 @@ type process struct {
 
 // newProcess returns a process, and adds what determines its user and its key to the manager.
 func newProcess(
-	shutdown context.Context, mgr manager.Manager, config *rest.Config, o *Options, reported *events.Recorder,
-	now func() time.Time,
-	log logr.Logger,
+	shutdown context.Context, stop func(), mgr manager.Manager, config *rest.Config, o *Options,
+	reported *events.Recorder, now func() time.Time, log logr.Logger,
 ) (*process, error) {
-	p := &process{options: o, config: config, manager: mgr, shutdown: shutdown, store: &snapshot.Store{},
+	p := &process{options: o, config: config, manager: mgr, shutdown: shutdown, stop: stop,
+		failed: make(chan error, 1), store: &snapshot.Store{},
 		events: reported,
 		panics: panics.NewRecorder(metrics.Registry, log.WithName("panics")), log: log, now: now}
 	var err error
@@ -166,19 +185,12 @@ func newProcess(
 // add adds what the process runs to the manager.
 func (p *process) add(runnables ...manager.Runnable) error {
 	for _, r := range runnables {
-		if err := p.manager.Add(everyReplica{r}); err != nil {
+		if err := p.manager.Add(r); err != nil {
 			return fmt.Errorf("add %T: %w", r, err)
 		}
 	}
 	return nil
 }
-
-// everyReplica runs without leader election: the background loop and the CA have Leases of their own, and losing one
-// does not end the process.
-type everyReplica struct{ manager.Runnable }
-
-// NeedLeaderElection returns false.
-func (everyReplica) NeedLeaderElection() bool { return false }
 
 // unjudged returns the namespaces that the webhook configurations exclude.
 func (p *process) unjudged() []string {

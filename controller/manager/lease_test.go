@@ -20,10 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
-
-	"github.com/opgate/opgate/snapshot"
 )
 
 // apiServer stores one Lease and counts writes of other objects.
@@ -121,36 +118,31 @@ func (s *apiServer) written(since time.Time) int {
 	return n
 }
 
-// writer is a controller that writes ten times a second, whatever the term is.
-type writer struct{ replica *replica }
-
-// AddTo adds it to a manager. It outlives the term, as a write would that was on its way.
-func (w writer) AddTo(mgr ctrl.Manager) error {
-	client, err := kubernetes.NewForConfig(mgr.GetConfig())
-	if err != nil {
-		return err
-	}
-	return mgr.Add(ctrlmanager.RunnableFunc(func(context.Context) error {
-		go func() {
-			for w.replica.ctx.Err() == nil {
-				_ = client.CoreV1().ConfigMaps("shop").Delete(w.replica.ctx, "etcd", metav1.DeleteOptions{})
+// writer is a runnable that writes ten times a second, also when this replica leads no more, as a reconciliation would
+// that was on its way.
+func writer(ctx context.Context, config *rest.Config, running *sync.WaitGroup) (ctrlmanager.RunnableFunc, error) {
+	client, err := kubernetes.NewForConfig(config)
+	return func(context.Context) error {
+		running.Go(func() {
+			for ctx.Err() == nil {
+				_ = client.CoreV1().ConfigMaps("shop").Delete(ctx, "etcd", metav1.DeleteOptions{})
 				time.Sleep(100 * time.Millisecond)
 			}
-		}()
+		})
 		return nil
-	}))
+	}, err
 }
 
-// replica is a Manager with a clock of its own.
+// replica competes for the Lease, with a clock of its own.
 type replica struct {
-	ctx      context.Context
 	lease    *Lease
 	registry *prometheus.Registry
+	stop     func()
 	// suspended is for how long the machine was suspended: the wall clock has advanced, the monotonic one and timers
 	// have not.
 	suspended atomic.Int64
-	// terms is how often the Lease was acquired.
-	terms atomic.Int64
+	// acquired is how often the Lease was acquired, ended when the replica stopped to lead; zero while it has not.
+	acquired, ended atomic.Int64
 }
 
 func (r *replica) now() time.Time {
@@ -176,33 +168,48 @@ func start(t *testing.T, server *apiServer) *replica {
 	ctx, stop := context.WithCancel(t.Context())
 	config := &rest.Config{Host: "http://server", Transport: server, QPS: -1,
 		ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
-	lease, err := NewLease(config, "opgate-system")
-	if err != nil {
+	r := &replica{registry: prometheus.NewRegistry()}
+	var err error
+	lost := func() {
+		r.ended.CompareAndSwap(0, time.Now().UnixNano())
+		stop()
+	}
+	if r.lease, err = NewLease(config, "opgate-system", "pod", lost, r.now); err != nil {
 		t.Fatal(err)
 	}
-	r := &replica{ctx: ctx, lease: lease, registry: prometheus.NewRegistry()}
-	lease.OnAcquired(func(map[string]string) { r.terms.Add(1) })
-	m, err := New(Options{Config: config, Store: &snapshot.Store{}, Lease: lease, Identity: "pod", Lead: func() {},
-		Metrics: NewMetrics(r.registry), Controllers: []Controller{writer{r}}, Log: logr.Discard(), Now: r.now})
+	r.lease.OnAcquired(func(map[string]string) { r.acquired.Add(1) })
+	mgr, err := New(config, r.lease, r.registry, logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var running sync.WaitGroup
+	writing, endWrites := context.WithCancel(t.Context())
+	writes, err := writer(writing, mgr.GetConfig(), &running)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := mgr.Add(writes); err != nil {
+		t.Fatal(err)
+	}
 	running.Go(func() {
-		for ctx.Err() == nil {
-			_ = m.lead(ctx)
-			time.Sleep(time.Second)
+		if err := mgr.Start(ctx); err != nil {
+			t.Error(err)
+		}
+		if ctx.Err() == nil {
+			lost()
 		}
 	})
-	t.Cleanup(func() {
+	r.stop = func() {
 		stop()
+		endWrites()
 		running.Wait()
-	})
+	}
+	t.Cleanup(r.stop)
 	return r
 }
 
-// TestTerm: writes end with the term, whatever controllers do, and go on in the next one.
-func TestTerm(t *testing.T) {
+// TestLost: writes end with the Lease, whatever controllers do, and the replica learns at once that it leads no more.
+func TestLost(t *testing.T) {
 	const ages = 3600 // seconds
 	for _, test := range []struct {
 		name string
@@ -210,64 +217,73 @@ func TestTerm(t *testing.T) {
 		happens func(*apiServer, *replica)
 		// after is how long it may still write.
 		after time.Duration
-		// end ends what happens after a minute; nil if it has ended by itself. The replica leads again then.
-		end func(*apiServer)
-		// ends is whether the term ends.
-		ends bool
+		// lost is whether it leads no more.
+		lost bool
 	}{
 		{name: "the machine is suspended while another replica takes over",
 			happens: func(s *apiServer, r *replica) {
 				r.suspended.Store(int64(20 * time.Second))
 				s.steal("other", ages)
-			},
-			end: func(s *apiServer) { s.steal("", 1) }, ends: true},
+			}, lost: true},
 		{name: "another replica takes the Lease", after: retryPeriod,
-			happens: func(s *apiServer, _ *replica) { s.steal("other", ages) },
-			end:     func(s *apiServer) { s.steal("", 1) }, ends: true},
+			happens: func(s *apiServer, _ *replica) { s.steal("other", ages) }, lost: true},
 		{name: "the Lease is released by another client", after: retryPeriod,
-			happens: func(s *apiServer, _ *replica) { s.steal("", 1) }, ends: true},
+			happens: func(s *apiServer, _ *replica) { s.steal("", 1) }, lost: true},
 		{name: "the API server does not answer", after: validity,
-			happens: func(s *apiServer, _ *replica) { s.setDown(true) },
-			end:     func(s *apiServer) { s.setDown(false) }, ends: true},
+			happens: func(s *apiServer, _ *replica) { s.setDown(true) }, lost: true},
 		{name: "the machine is suspended for a moment",
 			happens: func(_ *apiServer, r *replica) { r.suspended.Store(int64(renewDeadline - time.Second)) },
 			after:   retryPeriod},
 		{name: "the machine is suspended, and no replica takes over",
-			happens: func(_ *apiServer, r *replica) { r.suspended.Store(int64(20 * time.Second)) }, ends: true},
+			happens: func(_ *apiServer, r *replica) { r.suspended.Store(int64(20 * time.Second)) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := &apiServer{}
 				r := start(t, server)
 				time.Sleep(10 * time.Second)
-				if server.written(time.Now().Add(-time.Second)) == 0 || r.leading(t) != 1 || r.terms.Load() != 1 {
-					t.Fatalf("the replica does not lead: leading %v, terms %d", r.leading(t), r.terms.Load())
+				if server.written(time.Now().Add(-time.Second)) == 0 || r.leading(t) != 1 || r.acquired.Load() != 1 {
+					t.Fatalf("the replica does not lead: leading %v, acquired %d", r.leading(t), r.acquired.Load())
 				}
+				began := time.Now()
 				test.happens(server, r)
 				if (r.leading(t) == 1) != (test.after > 0) {
 					t.Errorf("opgate_loop_leading is %v at once", r.leading(t))
 				}
-				time.Sleep(test.after)
+				time.Sleep(max(test.after, retryPeriod) + time.Millisecond)
 				synctest.Wait()
-				from := time.Now().Add(time.Millisecond)
+				from := time.Now()
 				time.Sleep(time.Minute)
-				if test.end != nil {
-					if n := server.written(from); n > 0 || r.leading(t) != 0 {
-						t.Errorf("%d writes %s after the Lease was lost, opgate_loop_leading is %v", n, test.after,
-							r.leading(t))
-					}
-					test.end(server)
-					time.Sleep(20 * time.Second)
+				if writes := server.written(from) > 0; writes == test.lost || (r.leading(t) == 1) == test.lost {
+					t.Errorf("%s later: it writes: %t, opgate_loop_leading is %v", from.Sub(began), writes, r.leading(t))
 				}
-				if server.written(time.Now().Add(-time.Second)) == 0 || r.leading(t) != 1 {
-					t.Errorf("the replica does not lead again")
+				ended := r.ended.Load()
+				// It may still ask an API server that does not answer for the Lease, to release it.
+				if (ended != 0) != test.lost || ended > from.Add(requestTimeout).UnixNano() {
+					t.Errorf("told %s later that it leads no more", time.Unix(0, ended).Sub(began))
 				}
-				if terms := r.terms.Load(); test.ends != (terms > 1) {
-					t.Errorf("%d terms", terms)
+				if r.acquired.Load() != 1 {
+					t.Errorf("the Lease was acquired %d times", r.acquired.Load())
 				}
 			})
 		})
 	}
+}
+
+// TestRelease: another replica can acquire the Lease at once when one ends.
+func TestRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &apiServer{}
+		r := start(t, server)
+		time.Sleep(time.Second)
+		if server.holder() == "" {
+			t.Error("no replica holds the Lease")
+		}
+		r.stop()
+		if got := server.holder(); got != "" {
+			t.Errorf("%q holds the Lease after its end", got)
+		}
+	})
 }
 
 // TestAnnotateOfAnother: annotations of the Lease are written by its holder only.
