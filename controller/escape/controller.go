@@ -33,9 +33,8 @@ type Options struct {
 	Records *Records
 	// ExcludedNamespaces are those that the webhook configurations exclude.
 	ExcludedNamespaces []string
-	// Metrics count escapes, Writes count the writes. Required.
-	Metrics *Metrics
-	Writes  *apply.Metrics
+	// Writes count the writes. Required.
+	Writes *apply.Metrics
 	// Events records what was found, on ClusterServiceVersions. Default: nothing is recorded.
 	Events *events.Recorder
 	// Changed is called with the namespace of an escape that was found, or that is resolved. Default: not called.
@@ -56,8 +55,8 @@ type Controller struct {
 
 // New returns a Controller. AddTo adds it to a manager.
 func New(o Options) (*Controller, error) {
-	if o.Store == nil || o.Records == nil || o.Metrics == nil || o.Writes == nil || o.Now == nil {
-		return nil, errors.New("escape controller options: Store, Records, Metrics, Writes and Now are required")
+	if o.Store == nil || o.Records == nil || o.Writes == nil || o.Now == nil {
+		return nil, errors.New("escape controller options: Store, Records, Writes and Now are required")
 	}
 	if o.Changed == nil {
 		o.Changed = func(string) {}
@@ -76,8 +75,8 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 		Queue:      &c.queue,
 		Store:      c.Store,
 		Changed:    r.changed,
-		Started:    func() { c.Metrics.set(c.Records.list()) },
-		Stopped:    func() { c.Metrics.stopped(); c.Writes.Stopped("escapes") },
+		Started:    c.Records.export,
+		Stopped:    func() { c.Records.gauge.Reset(); c.Writes.Stopped("escapes") },
 	}.AddTo(mgr)
 }
 
@@ -90,7 +89,7 @@ func (r *reconciler) changed(change *snapshot.Change) {
 			}
 		}
 	}
-	for _, one := range r.Records.list() {
+	for _, one := range *r.Records.all.Load() {
 		if _, changed := slices.BinarySearch(change.Namespaces, one.Namespace); changed || change.Constraints {
 			r.queue.Add(one.key())
 		}

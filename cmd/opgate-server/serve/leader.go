@@ -36,7 +36,6 @@ type leader struct {
 	named       prometheus.Registerer
 	policies    *operatorpolicy.Metrics
 	constraints *constraint.Metrics
-	escapes     *escape.Metrics
 	controllers []manager.Controller
 	errs        []error
 }
@@ -58,9 +57,9 @@ func (p *process) addLeader(feed *snapshot.Feed, known *packages.Cache) error {
 	}
 	named := namedMetrics(p.options)
 	l := &leader{process: p, identity: identity, lease: lease, named: named,
-		records: escape.NewRecords(lease, p.log.WithName("escapes")),
+		records: escape.NewRecords(lease, metrics.Registry, p.log.WithName("escapes")),
 		writes:  apply.NewMetrics(metrics.Registry), policies: operatorpolicy.NewMetrics(metrics.Registry, named),
-		constraints: constraint.NewMetrics(metrics.Registry, named), escapes: escape.NewMetrics(metrics.Registry)}
+		constraints: constraint.NewMetrics(metrics.Registry, named)}
 	held, leaderMetrics := backstop.NewMetrics(metrics.Registry), manager.NewMetrics(metrics.Registry)
 	lead := func() {} // the backstop needs none of the kinds that only the leader reads
 	if p.options.BackgroundLoop {
@@ -105,7 +104,7 @@ func (l *leader) withLoop(known *packages.Cache, streams *stream.Client) {
 		Log: l.log.WithName("constraints"), Now: l.now})
 	l.with(constraints, err)
 	l.with(escape.New(escape.Options{Store: l.store, Records: l.records,
-		ExcludedNamespaces: l.unjudged(), Metrics: l.escapes, Events: l.events, Writes: l.writes,
+		ExcludedNamespaces: l.unjudged(), Events: l.events, Writes: l.writes,
 		Log: l.log.WithName("escapes"), Now: l.now,
 		Changed: func(namespace string) {
 			enqueue(namespace)
