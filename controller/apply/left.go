@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/go-logr/logr"
@@ -28,6 +29,10 @@ type Left struct {
 
 type tablePart struct{ table, part string }
 
+// consequences are what it means that a table has no room; elsewhere what depends on it is held.
+var consequences = map[string]string{
+	"backstop": "the webhooks alone hold the rest", "deletion": "not all that it names is protected from deletion"}
+
 // Set replaces what a part of a table has no room for. A part has a limit of its own.
 func (l *Left) Set(table, part string, left []fair.Origin) {
 	key, number := tablePart{table, part}, len(left)
@@ -46,6 +51,7 @@ func (l *Left) Set(table, part string, left []fair.Origin) {
 		}
 	}
 	l.Metrics.Left(table, number)
+	consequence := cmp.Or(consequences[table], "what depends on it is held")
 	var names []string
 	for i, o := range left {
 		names = append(names, o.String())
@@ -55,12 +61,11 @@ func (l *Left) Set(table, part string, left []fair.Origin) {
 		regarding := verdict.PolicyRef{Kind: verdict.KindOperatorPolicy, Namespace: o.Namespace, Name: o.Name}.Reference()
 		regarding.UID = types.UID(o.UID)
 		l.Events.Record(events.Event{Regarding: *regarding, Reason: events.TableFull, Action: events.Update, Warning: true,
-			Note: "the table of " + table + " has no room for all that this policy needs, and what depends on it is held: " +
-				"have fewer or shorter policies in namespace " + text.Name(o.Namespace)})
+			Note: "the table of " + table + " has no room for all that this policy needs, and " + consequence +
+				": have fewer or shorter policies in namespace " + text.Name(o.Namespace)})
 	}
 	if len(names) > 0 {
-		l.Log.Info("table full, what depends on the rest is held", "table", table, "part", part,
-			"left", text.Names(names, maxLeft))
+		l.Log.Info("table full", "table", table, "part", part, "left", text.Names(names, maxLeft), "consequence", consequence)
 	}
 }
 

@@ -3,6 +3,7 @@ package backstop
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -59,7 +60,7 @@ type Options struct {
 	// Metrics export the state, Writes count the writes. Required.
 	Metrics *Metrics
 	Writes  *apply.Metrics
-	// Events records that objects were restored, on them. Default: nothing is recorded.
+	// Events records that objects were restored, and for which policies they have no room. Default: nothing is recorded.
 	Events *events.Recorder
 	// Log receives writes at V(0). Default: none.
 	Log logr.Logger
@@ -128,6 +129,7 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	r := &reconciler{Controller: c, discovery: served, watches: map[string]*watched.Object{},
 		written: map[string]*written{},
 		reader:  mgr.GetAPIReader(),
+		left:    apply.Left{Metrics: c.Writes, Events: c.Events, Log: c.Log},
 		writer:  apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes}}
 	changed := func() { c.queue.Add(item{}) }
 	if r.owner, err = owned.NewOwner(client, OwnerName, "the admission policies", changed, c.Log); err != nil {
@@ -153,7 +155,7 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 		Store:      c.Store,
 		Changed:    r.changed,
 		Started:    func() { c.Metrics.set(statePending) },
-		Stopped:    func() { c.Metrics.stopped(); c.Writes.Stopped("backstop"); c.Writes.Stopped("deletion") },
+		Stopped:    func() { c.Metrics.stopped(); r.left.Stopped() },
 	}.AddTo(mgr)
 }
 
@@ -175,7 +177,7 @@ func (r *reconciler) changed(change *snapshot.Change) {
 		r.protecting, notify = constraints, true
 	}
 	for _, name := range change.Namespaces {
-		if now := inputOf(change.Snapshot.Namespace(name), r.protecting); !r.seen[name].equal(now) {
+		if now := inputOf(change.Snapshot.Namespace(name), r.protecting); !reflect.DeepEqual(r.seen[name], now) {
 			r.seen[name], notify = now, true
 		}
 	}
