@@ -265,68 +265,48 @@ func TestC1FieldsAreSent(t *testing.T) {
 }
 
 // TestC1DayOfOLM replays what OLM writes while nothing is installed: none of it is sent to the gate, whatever counts as a
-// change of a ClusterServiceVersion. The control is the same by a user who is not OLM, and a change of contents.
+// change of a ClusterServiceVersion.
 func TestC1DayOfOLM(t *testing.T) {
-	object := func(apiVersion, kind, name string, spec map[string]any) *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "operators.coreos.com/" + apiVersion, "kind": kind,
-			"metadata": map[string]any{"name": name, "namespace": "shop"}, "spec": spec}}
-	}
-	csv := object("v1alpha1", "ClusterServiceVersion", "etcdoperator.v0.9.4", map[string]any{"displayName": "etcd"})
-	copied := csv.DeepCopy()
-	copied.SetNamespace("elsewhere")
-	copied.SetLabels(map[string]string{metakey.CopiedFrom: "shop"})
-	subscription := object("v1alpha1", "Subscription", "etcd", map[string]any{"name": "etcd", "channel": "alpha"})
-	plan := object("v1alpha1", "InstallPlan", "install-x7", map[string]any{"approval": "Manual", "approved": true,
-		"clusterServiceVersionNames": []any{"etcdoperator.v0.9.4"}})
-	group := object("v1", "OperatorGroup", "shop", map[string]any{"targetNamespaces": []any{"shop"}})
-	catalog := object("v1alpha1", "CatalogSource", "hub", map[string]any{"sourceType": "grpc", "image": "hub:1"})
-	callers := newCallers(t)
-	called := func(status bool, user string, old, now *unstructured.Unstructured) (paths []string) {
-		paths, _ = callers.called(t, edited{user: user, status: status, old: old, object: now})
-		return paths
-	}
-	for name, w := range map[string]struct {
-		old    *unstructured.Unstructured
-		status bool
-		value  any
-		path   []string
-	}{
-		"the group of an operator":              {csv, false, "shop", []string{"metadata", "annotations", "olm.operatorGroup"}},
-		"the namespaces of the group":           {csv, false, "shop", []string{"metadata", "annotations", "olm.targetNamespaces"}},
-		"the component of an operator":          {csv, false, "", []string{"metadata", "labels", "operators.coreos.com/etcd.shop"}},
-		"interfaces of an operator":             {csv, false, "provided", []string{"metadata", "labels", "olm.api.1234"}},
-		"an annotation that is no harmless one": {csv, false, "a", []string{"metadata", "annotations", "note"}},
-		"the status of an operator":             {csv, true, "Succeeded", []string{"status", "phase"}},
-		"a copy follows its original":           {copied, false, "vault", []string{"spec", "displayName"}},
-		"annotations of a copy":                 {copied, false, "a", []string{"metadata", "annotations", "note"}},
-		"the status of a copy":                  {copied, true, "Succeeded", []string{"status", "phase"}},
-		"a copy is made":                        {nil, false, "", nil},
-		"the component of a Subscription":       {subscription, false, "", []string{"metadata", "labels", "operators.coreos.com/etcd.shop"}},
-		"the health of catalogs":                {subscription, true, "2026-11-29T00:00:00Z", []string{"status", "lastUpdated"}},
-		"the status of a plan":                  {plan, true, "Complete", []string{"status", "phase"}},
-		"labels of a plan":                      {plan, false, "", []string{"metadata", "labels", "operators.coreos.com/etcd.shop"}},
-		"what a group provides":                 {group, false, "a", []string{"metadata", "annotations", "olm.providedAPIs"}},
-		"the namespaces of a group":             {group, true, "a", []string{"status", "lastUpdated"}},
-		"a poll of a catalog":                   {catalog, true, "a", []string{"status", "latestImageRegistryPoll"}},
-	} {
-		now := copied.DeepCopy()
-		if w.old != nil {
-			now = w.old.DeepCopy()
-			if err := unstructured.SetNestedField(now.Object, w.value, w.path...); err != nil {
-				t.Fatal(err)
-			}
+	object := func(kind, labels string) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{}
+		text := fmt.Sprintf(`{"apiVersion":"operators.coreos.com/v1alpha1","kind":%q,"metadata":{"name":"a","namespace":"shop","labels":{%s}},
+			"spec":{"approved":true,"image":"a","targetNamespaces":["shop"]}}`, kind, labels)
+		if kind == olm.KindOperatorGroup {
+			text = strings.Replace(text, "v1alpha1", "v1", 1)
 		}
-		if paths := called(w.status, olmUser, w.old, now); len(paths) > 0 {
-			t.Errorf("%s: OLM's write is sent to %v", name, paths)
+		if err := u.UnmarshalJSON([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	callers := newCallers(t)
+	csv, copied := object(olm.KindClusterServiceVersion, ""), object(olm.KindClusterServiceVersion, `"olm.copiedFrom":"elsewhere"`)
+	writes := map[*unstructured.Unstructured][]string{ // "status" is of its subresource
+		csv: {"metadata annotations olm.operatorGroup", "metadata annotations olm.targetNamespaces", "metadata annotations note",
+			"metadata labels operators.coreos.com/etcd.shop", "metadata labels olm.api.1234", "status phase"},
+		copied:                            {"spec displayName", "metadata annotations note", "status phase"},
+		object(olm.KindSubscription, ""):  {"metadata labels operators.coreos.com/etcd.shop", "status lastUpdated"},
+		object(olm.KindInstallPlan, ""):   {"metadata labels operators.coreos.com/etcd.shop", "status phase"},
+		object(olm.KindOperatorGroup, ""): {"metadata annotations olm.providedAPIs", "status lastUpdated"},
+		object("CatalogSource", ""):       {"status latestImageRegistryPoll"},
+	}
+	for old, fields := range writes {
+		for _, field := range fields {
+			now := old.DeepCopy()
+			put(now, "a", strings.Fields(field)...)
+			w := edited{user: olmUser, status: strings.HasPrefix(field, "status"), old: old, object: now}
+			if paths, _ := callers.called(t, w); len(paths) > 0 {
+				t.Errorf("%s of %s: OLM's write is sent to %v", field, old.GetKind(), paths)
+			}
 		}
 	}
 	annotated := csv.DeepCopy()
-	annotated.SetAnnotations(map[string]string{"note": "a"})
-	if paths := called(false, "tenant", csv, annotated); !slices.Equal(paths, []string{PathValidateCSVs}) {
-		t.Errorf("the annotation by a tenant is sent to %v", paths)
-	}
-	if paths := called(false, olmUser, nil, csv); !slices.Equal(paths, []string{PathValidateCSVs}) {
-		t.Errorf("an installation is sent to %v", paths)
+	put(annotated, "a", "metadata", "annotations", "note")
+	for w, want := range map[edited]bool{{user: olmUser, object: copied}: false, {user: olmUser, object: csv}: true,
+		{user: "tenant", old: csv, object: annotated}: true} {
+		if paths, _ := callers.called(t, w); len(paths) > 0 != want {
+			t.Errorf("%s of %s is sent to %v", w.user, w.object.GetLabels(), paths)
+		}
 	}
 }
 
