@@ -300,14 +300,6 @@ func TestC1DayOfOLM(t *testing.T) {
 			}
 		}
 	}
-	annotated := csv.DeepCopy()
-	put(annotated, "a", "metadata", "annotations", "note")
-	for w, want := range map[edited]bool{{user: olmUser, object: copied}: false, {user: olmUser, object: csv}: true,
-		{user: "tenant", old: csv, object: annotated}: true} {
-		if paths, _ := callers.called(t, w); len(paths) > 0 != want {
-			t.Errorf("%s of %s is sent to %v", w.user, w.object.GetLabels(), paths)
-		}
-	}
 }
 
 type fieldChange struct {
