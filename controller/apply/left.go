@@ -23,11 +23,9 @@ type Left struct {
 	Events  *events.Recorder
 	Log     logr.Logger
 
-	// parts are those of tables that have something left.
-	parts map[tablePart][]fair.Origin
+	// parts are those of tables that have, or had, something left, by table and part.
+	parts map[[2]string][]fair.Origin
 }
-
-type tablePart struct{ table, part string }
 
 // consequences are what it means that a table has no room; elsewhere what depends on it is held.
 var consequences = map[string]string{
@@ -35,24 +33,21 @@ var consequences = map[string]string{
 
 // Set replaces what a part of a table has no room for. A part has a limit of its own.
 func (l *Left) Set(table, part string, left []fair.Origin) {
-	key, number := tablePart{table, part}, len(left)
+	key := [2]string{table, part}
 	if slices.Equal(l.parts[key], left) {
 		return
 	}
 	if l.parts == nil {
-		l.parts = map[tablePart][]fair.Origin{}
+		l.parts = map[[2]string][]fair.Origin{}
 	}
-	if l.parts[key] = left; number == 0 {
-		delete(l.parts, key)
-	}
+	l.parts[key] = left
+	number, names, consequence := 0, []string(nil), cmp.Or(consequences[table], "what depends on it is held")
 	for other, more := range l.parts {
-		if other.table == table && other != key {
+		if other[0] == table {
 			number += len(more)
 		}
 	}
 	l.Metrics.Left(table, number)
-	consequence := cmp.Or(consequences[table], "what depends on it is held")
-	var names []string
 	for i, o := range left {
 		names = append(names, o.String())
 		if o.UID == "" || i >= maxLeft {
@@ -72,6 +67,6 @@ func (l *Left) Set(table, part string, left []fair.Origin) {
 // Stopped removes what the replica that leads now exports.
 func (l *Left) Stopped() {
 	for key := range l.parts {
-		l.Metrics.Stopped(key.table)
+		l.Metrics.Stopped(key[0])
 	}
 }

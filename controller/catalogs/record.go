@@ -74,8 +74,8 @@ func (r *reconciler) record(ctx context.Context, of olm.Catalog, digest string, 
 			return nil, err
 		}
 	}
-	facts := s.Facts()
-	next, err := before.Next(of, digest, offered, catalog.Platform{Kubernetes: facts.Version, OpenShift: facts.OpenShift})
+	on := catalog.Platform{Kubernetes: s.Facts().Version, OpenShift: s.Facts().OpenShift}
+	next, err := before.Next(of, digest, offered, on)
 	r.left.Set("versions", of.Namespace+"/"+of.Name, next.Left)
 	if err != nil || !next.Changed {
 		return nil, err
