@@ -1,7 +1,6 @@
 package escape
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -48,8 +47,7 @@ func (r *record) message() string {
 type Records struct {
 	lease *manager.Lease
 	gauge *prometheus.GaugeVec
-	// all are sorted by namespace and name.
-	all atomic.Pointer[[]record]
+	all   atomic.Pointer[[]record]
 }
 
 // NewRecords returns the records in a Lease, which are read when this replica has acquired it, so that no status is
@@ -85,6 +83,7 @@ func (r *Records) ByPolicy(namespace, name string) (messages []string) {
 	for _, one := range r.refused(func(by verdict.PolicyRef) bool { return by == policy }) {
 		messages = append(messages, one.message())
 	}
+	slices.Sort(messages)
 	return messages
 }
 
@@ -121,9 +120,6 @@ func (r *Records) replace(ctx context.Context, one record) (left int, err error)
 	if len(one.Reasons) > 0 {
 		all = append(all, one)
 	}
-	slices.SortFunc(all, func(a, b record) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
 	claims := make([]fair.Claim[int], len(all))
 	for i := range all {
 		claims[i] = fair.Claim[int]{Origin: fair.Origin{Namespace: all[i].Namespace, Name: all[i].Name}, Row: i, Weight: 1}
