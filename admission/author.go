@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/metakey"
@@ -93,20 +91,4 @@ func (g *Gate) needsOfPolicy(req *request[json.RawMessage, json.RawMessage], p *
 		needs = append(needs, rules.Preview(op)...)
 	}
 	return needs
-}
-
-// refuseLacking refuses an object whose author lacks a right. It returns false if one is missing, also if the object is
-// not refused for that.
-func (g *Gate) refuseLacking(ctx context.Context, user *authenticationv1.UserInfo, needs []dependency.Need,
-	v *verdict.Verdict) bool {
-	missing := g.missing(ctx, user, needs)
-	if missing.questions > 0 {
-		dependency.RefuseTooManyQuestions(v, missing.questions)
-	}
-	for i, need := range missing.needs {
-		if need.Narrow == nil {
-			dependency.RefuseLacking(v, need, missing.unknown[i])
-		}
-	}
-	return len(missing.needs) == 0 && missing.questions == 0
 }

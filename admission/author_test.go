@@ -64,10 +64,15 @@ func TestI1AuthorsOfLookups(t *testing.T) {
 	off.SetAnnotations(map[string]string{"policy.open-cluster-management.io/disable-templates": "true"})
 	labelled := bare.DeepCopy()
 	labelled.SetAnnotations(map[string]string{"x": "y"})
-	many := make([]string, rules.MaxLookups+1)
+	many, equal := make([]string, rules.MaxLookups+1), make([]string, rules.MaxLookups+1)
 	for i := range many {
 		many[i] = fmt.Sprintf(`{{ fromConfigMap "pins" "etcd-%d" "v" }}`, i)
+		const kind = "customresourcedefinition" // in another case it has the same resource
+		equal[i] = fmt.Sprintf(`{{ lookup "v1" "%s%s" "pins" "etcd" }}`, strings.ToUpper(kind[:i]), kind[i:])
 	}
+	stored := lookingUp(t, equal...)
+	annotated := stored.DeepCopy()
+	annotated.SetAnnotations(map[string]string{"x": "y"})
 	for _, tc := range []struct {
 		name        string
 		user        string
@@ -115,8 +120,10 @@ func TestI1AuthorsOfLookups(t *testing.T) {
 			asked: []string{mayOne}, refused: "(operatorpolicy/lookup)"},
 		{name: "attack: templates are switched on", old: off, object: bare, asked: []string{mayOne},
 			refused: "(operatorpolicy/lookup)"},
-		{name: "attack: more than can be asked", object: lookingUp(t, many...),
-			refused: "its templates look up 21 objects"},
+		{name: "attack: more than can be asked", object: lookingUp(t, many...), refused: "its templates look up 21 objects"},
+		{name: "attack: more than can be asked, by one right that the author has", allowed: []string{"get customresourcedefinitions./pins/etcd"},
+			object: lookingUp(t, equal...), refused: "its templates look up 21 objects"},
+		{name: "control: a stored policy with as many is labelled", old: stored, object: annotated},
 		{name: "the question fails", err: errors.New("down"), object: bare, asked: []string{mayOne},
 			refused: "could not be checked (operatorpolicy/lookup): try again"},
 		{name: "Opgate writes the template of a Policy", user: "opgate", object: bare, marked: true},

@@ -99,17 +99,10 @@ func (g *Gate) validatePolicy(
 	if missing.refuses() {
 		v = redacted
 	}
-	switch {
-	case missing.questions > 0:
-		dependency.RefuseTooManyQuestions(&v, missing.questions)
-	case !missing.refuses() && !marked && v.Decision == verdict.Allow:
+	if !missing.refuses() && !marked && v.Decision == verdict.Allow {
 		dependency.RefuseUnmarked(&v, generated)
 	}
-	for i, need := range missing.needs {
-		if need.Narrow == nil {
-			dependency.RefuseLacking(&v, need, missing.unknown[i])
-		}
-	}
+	missing.refuse(&v)
 	return v
 }
 
@@ -152,6 +145,18 @@ type missing struct {
 func (m *missing) refuses() bool {
 	return m.questions > 0 || m.unauthenticated || slices.ContainsFunc(m.needs,
 		func(n *dependency.Need) bool { return n.Narrow == nil })
+}
+
+// refuse refuses an object for what it cannot be stored without.
+func (m *missing) refuse(v *verdict.Verdict) {
+	if m.questions > 0 {
+		dependency.RefuseTooManyQuestions(v, m.questions)
+	}
+	for i, need := range m.needs {
+		if need.Narrow == nil {
+			dependency.RefuseLacking(v, need, m.unknown[i])
+		}
+	}
 }
 
 // missing returns the rights that a user does not have. It checks each right once, those of all needs at the same time,

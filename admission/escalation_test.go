@@ -348,8 +348,7 @@ func TestB2Mark(t *testing.T) {
 	}{
 		{name: "its author may", may: true, object: bare},
 		{name: "its author may, whatever mark they write", may: true, object: with(bare, "forged")},
-		{name: "attack: it is written with a forged mark", object: with(bare, "forged"),
-			refused: "(policy/escalation)"},
+		{name: "attack: it is written with a forged mark", object: with(bare, "forged"), refused: "(policy/escalation)"},
 		{name: "attack: it is written with the mark of another one", object: renamed, refused: "(policy/escalation)"},
 		{name: "attack: it is edited and keeps its mark", old: valid, object: with(edited, markOf(t, raw(t, valid))),
 			refused: "(policy/escalation)"},

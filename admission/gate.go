@@ -337,8 +337,9 @@ func (g *Gate) validateConstraint(
 	widened := rules.WidenedConstraintExceptions(in.Constraint, in.Old)
 	if len(widened) > 0 && v.Decision == verdict.Allow {
 		source := verdict.PolicyRef{Kind: verdict.KindConstraint, Name: in.Constraint.Name}
-		g.refuseLacking(ctx, req.caller(), rules.ExceptionNeeds(rules.RuleConstraintExceptionRight, source,
-			rightToOverride(source), widened), &v)
+		missing := g.missing(ctx, req.caller(), rules.ExceptionNeeds(rules.RuleConstraintExceptionRight, source,
+			rightToOverride(source), widened))
+		missing.refuse(&v)
 	}
 	if v.Decision == verdict.Allow && req.stores() {
 		g.awaited(s, snapshot.Constraints, snapshot.InCluster(), in.Constraint, !req.update())

@@ -64,8 +64,9 @@ func (g *Gate) validateOperatorPolicy(
 		redacted := rules.JudgeOperatorPolicy(in)
 		in = rules.OperatorPolicyInput{}
 		p.drop(req)
-		if !g.refuseLacking(ctx, req.caller(), needs, &redacted) {
-			v = redacted
+		if missing := g.missing(ctx, req.caller(), needs); len(missing.needs) > 0 || missing.questions > 0 {
+			v = redacted // also where the object is not refused for that
+			missing.refuse(&v)
 		}
 	}
 	if v.Decision == verdict.Allow && req.stores() && concerns != "" {

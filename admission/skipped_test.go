@@ -264,6 +264,44 @@ func TestC1FieldsAreSent(t *testing.T) {
 	}
 }
 
+// TestC1DayOfOLM replays what OLM writes while nothing is installed: none of it is sent to the gate, whatever counts as a
+// change of a ClusterServiceVersion.
+func TestC1DayOfOLM(t *testing.T) {
+	object := func(kind, labels string) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{}
+		text := fmt.Sprintf(`{"apiVersion":"operators.coreos.com/v1alpha1","kind":%q,"metadata":{"name":"a","namespace":"shop","labels":{%s}},
+			"spec":{"approved":true,"image":"a","targetNamespaces":["shop"]}}`, kind, labels)
+		if kind == olm.KindOperatorGroup {
+			text = strings.Replace(text, "v1alpha1", "v1", 1)
+		}
+		if err := u.UnmarshalJSON([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	callers := newCallers(t)
+	csv, copied := object(olm.KindClusterServiceVersion, ""), object(olm.KindClusterServiceVersion, `"olm.copiedFrom":"elsewhere"`)
+	writes := map[*unstructured.Unstructured][]string{ // "status" is of its subresource
+		csv: {"metadata annotations olm.operatorGroup", "metadata annotations olm.targetNamespaces", "metadata annotations note",
+			"metadata labels operators.coreos.com/etcd.shop", "metadata labels olm.api.1234", "status phase"},
+		copied:                            {"spec displayName", "metadata annotations note", "status phase"},
+		object(olm.KindSubscription, ""):  {"metadata labels operators.coreos.com/etcd.shop", "status lastUpdated"},
+		object(olm.KindInstallPlan, ""):   {"metadata labels operators.coreos.com/etcd.shop", "status phase"},
+		object(olm.KindOperatorGroup, ""): {"metadata annotations olm.providedAPIs", "status lastUpdated"},
+		object("CatalogSource", ""):       {"status latestImageRegistryPoll"},
+	}
+	for old, fields := range writes {
+		for _, field := range fields {
+			now := old.DeepCopy()
+			put(now, "a", strings.Fields(field)...)
+			w := edited{user: olmUser, status: strings.HasPrefix(field, "status"), old: old, object: now}
+			if paths, _ := callers.called(t, w); len(paths) > 0 {
+				t.Errorf("%s of %s: OLM's write is sent to %v", field, old.GetKind(), paths)
+			}
+		}
+	}
+}
+
 type fieldChange struct {
 	name   string
 	counts bool

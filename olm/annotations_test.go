@@ -66,14 +66,6 @@ func TestChangedField(t *testing.T) {
 			}
 		})
 	}
-	for _, key := range HarmlessAnnotations() {
-		if strings.HasSuffix(key, "/") {
-			key += "any"
-		}
-		if got := csvWith(t, nil, `{}`).ChangedField(csvWith(t, map[string]string{key: "a"}, `{}`)); got != "" {
-			t.Errorf("%s counts as %q", key, got)
-		}
-	}
 }
 
 // TestAnnotationsOfAnySpelling: what API servers store for a manifest has the digest of the manifest.

@@ -225,50 +225,35 @@ func Combined(spec, annotations [sha256.Size]byte) [sha256.Size]byte {
 	return sha256.Sum256(append(spec[:], annotations[:]...))
 }
 
-// The reasons why an annotation of a ClusterServiceVersion is harmless.
-const (
-	describes  = "describes the operator to people"
-	setByOLM   = "is set by OLM (setOperatorGroupAnnotations of operator-lifecycle-manager)"
-	ofTheTool  = "is written and read by a GitOps tool, about the object that has it: "
-	ofKubectl  = "is read by kubectl alone"
-	ofOpgate   = "is read by Opgate by its key"
-	inCatalogs = "describes the operator to OLM, which has its properties from the catalog"
-)
-
-// harmlessAnnotations are the annotations of a ClusterServiceVersion that are no part of what it runs, each with the
-// reason, and where programs write it. OLM copies all of them into the operator's pods (deploymentForSpec of
+// harmlessAnnotations are the annotations of a ClusterServiceVersion that are no part of what it runs, in order, each with
+// where programs write it. OLM copies all of them into the operator's pods (deploymentForSpec of
 // operator-lifecycle-manager), so any other one may concern what admits or runs pods. A key that ends with / is all of its
 // domain. Velero is not here: it sets labels (package v1 of velero), and runs commands that annotations of
 // pods name.
-var harmlessAnnotations = map[string]string{
-	"alm-examples": describes, "alm-examples-metadata": describes, "capabilities": describes, "categories": describes,
-	"certified": describes, "containerImage": describes, "createdAt": describes, "description": describes,
-	"repository": describes, "support": describes, "tectonic-visibility": describes,
-	"features.operators.openshift.io/": describes,
-	"operators.openshift.io/":          describes,
-	"operators.operatorframework.io/":  describes,
-	"operatorframework.io/":            inCatalogs,
-	"olm.operatorGroup":                setByOLM,
-	metakey.OperatorNamespace:          setByOLM,
-	"olm.targetNamespaces":             setByOLM,
-	"kubectl.kubernetes.io/":           ofKubectl,
-	"opgate.io/":                       ofOpgate,
-	"argocd.argoproj.io/":              ofTheTool + "common.go of argo-cd",
-	"kustomize.toolkit.fluxcd.io/":     ofTheTool + "package v1 of kustomize-controller",
-	"helm.toolkit.fluxcd.io/":          ofTheTool + "package v2 of helm-controller",
-	"reconcile.fluxcd.io/":             ofTheTool + "package meta of fluxcd/pkg",
-	"meta.helm.sh/release-name":        ofTheTool + "pkg/action/validate.go of helm",
-	"meta.helm.sh/release-namespace":   ofTheTool + "pkg/action/validate.go of helm",
-}
+var harmlessAnnotations = slices.Sorted(slices.Values([]string{
+	// They describe the operator to people, and to OLM, which has its properties from the catalog.
+	"alm-examples", "alm-examples-metadata", "capabilities", "categories", "certified", "containerImage", "createdAt",
+	"description", "repository", "support", "tectonic-visibility", "features.operators.openshift.io/",
+	"operators.openshift.io/", "operators.operatorframework.io/", "operatorframework.io/",
+	// setOperatorGroupAnnotations of operator-lifecycle-manager
+	"olm.operatorGroup", metakey.OperatorNamespace, "olm.targetNamespaces",
+	"kubectl.kubernetes.io/", metakey.OwnPrefix,
+	"argocd.argoproj.io/",                                         // common.go of argo-cd
+	"kustomize.toolkit.fluxcd.io/",                                // package v1 of kustomize-controller
+	"helm.toolkit.fluxcd.io/",                                     // package v2 of helm-controller
+	"reconcile.fluxcd.io/",                                        // package meta of fluxcd/pkg
+	"meta.helm.sh/release-name", "meta.helm.sh/release-namespace", // pkg/action/validate.go of helm
+}))
 
 // IsHarmlessAnnotation reports whether an annotation of a ClusterServiceVersion is no part of what it runs.
 func IsHarmlessAnnotation(key string) bool {
-	return harmlessAnnotations[key] != "" || harmlessAnnotations[key[:strings.IndexByte(key, '/')+1]] != ""
+	return slices.Contains(harmlessAnnotations, key) ||
+		slices.Contains(harmlessAnnotations, key[:strings.IndexByte(key, '/')+1])
 }
 
 // HarmlessAnnotations returns the annotations that are no part of what a ClusterServiceVersion runs, in order. A key that
 // ends with / is all of its domain.
-func HarmlessAnnotations() []string { return slices.Sorted(maps.Keys(harmlessAnnotations)) }
+func HarmlessAnnotations() []string { return slices.Clone(harmlessAnnotations) }
 
 // AnnotationsDigest is a SHA-256 of the annotations of a ClusterServiceVersion that are not harmless; zero if there are
 // none.

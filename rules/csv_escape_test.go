@@ -110,7 +110,7 @@ func TestA4Escapes(t *testing.T) {
 				return
 			}
 			if r := reasons[0]; strings.Contains(r.Message, "the InstallPlan that installed it was deleted") == known ||
-				r.Source != c.policy.Ref() || r.Generation != c.generation || !r.Deny ||
+				r.PolicyRef != c.policy.Ref() || r.Generation != c.generation ||
 				!strings.Contains(r.Message, "(bundle/version)") {
 				t.Errorf("reason is %+v", r)
 			}

@@ -103,17 +103,17 @@ func refusedSubscriptions(plan *olm.InstallPlan, ns *state.Namespace, now time.T
 }
 
 // Escape is why admission would have refused a ClusterServiceVersion that was stored without a review: the reason of
-// one source.
+// one policy or Constraint.
 type Escape struct {
-	Source verdict.PolicyRef
-	// Generation is the metadata.generation of the source, 0 if its verdict depends on more than its spec: template
-	// text, or a Policy that suspends it.
-	Generation int64
-	// Deny is false if admission would only have held it until something else happens.
-	Deny bool
-	// Message is the message of the Reason.
-	Message string
+	verdict.PolicyRef
+	// Generation is that of the source; 0 if its verdict depends on more than its spec (template text, or a Policy that
+	// suspends it), or if admission would only have held it until something else happens.
+	Generation int64 `json:"generation,omitempty"`
+	// Message is that of the Reason, of at most maxEscapeText bytes.
+	Message string `json:"message"`
 }
+
+const maxEscapeText = 512
 
 // JudgeEscape judges a stored ClusterServiceVersion as admission judges the step of a plan by which OLM writes it, in
 // any phase of that plan. Outcomes: known is false if no approved plan contains it: a user, or OLM, has deleted the
@@ -161,8 +161,11 @@ func JudgeEscape(csv *olm.CSV, ns *state.Namespace) (reasons []Escape, known boo
 		if gone != "" && r.Decision != verdict.Deny {
 			continue // the plan might have shown what it waits for, such as its catalog
 		}
-		reasons = append(reasons, Escape{Source: r.From, Generation: ns.GenerationOf(r.From),
-			Deny: r.Decision == verdict.Deny, Message: r.Message + gone})
+		e := Escape{PolicyRef: r.From, Message: text.Truncate(r.Message+gone, maxEscapeText)}
+		if r.Decision == verdict.Deny {
+			e.Generation = ns.GenerationOf(r.From)
+		}
+		reasons = append(reasons, e)
 	}
 	return reasons, len(steps) > 0
 }

@@ -16,14 +16,13 @@ import (
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// authorFields are the fields by which an OperatorPolicy has an effect outside of its own namespace that its author must
-// have the right to, beside its templates and its exceptions. docs/rules.md has the table.
-var authorFields = []func(*policyv1beta2.OperatorPolicy) []dependency.Need{deletionNeeds, reportNeeds}
-
-// AuthorNeeds returns what the author of an OperatorPolicy needs rights to, without what its templates look up.
-func AuthorNeeds(op *policyv1beta2.OperatorPolicy) (needs []dependency.Need) {
-	for _, of := range authorFields {
-		needs = append(needs, of(op)...)
+// AuthorNeeds returns the rights that the author of an OperatorPolicy needs for its effects outside of its own namespace,
+// beside its templates and its exceptions: docs/rules.md has the table. One that informs reports on another namespace; an
+// enforced one acts there.
+func AuthorNeeds(op *policyv1beta2.OperatorPolicy) []dependency.Need {
+	needs := deletionNeeds(op)
+	if !op.Spec.IsEnforced() {
+		needs = append(needs, previewNeeds(op)...)
 	}
 	return needs
 }
@@ -74,15 +73,7 @@ func deletionNeeds(op *policyv1beta2.OperatorPolicy) (needs []dependency.Need) {
 	return needs
 }
 
-// reportNeeds returns the right to what a policy that informs reports on another namespace: an enforced one acts there.
-func reportNeeds(op *policyv1beta2.OperatorPolicy) []dependency.Need {
-	if op.Spec.IsEnforced() {
-		return nil
-	}
-	return previewNeeds(op)
-}
-
-// previewNeeds returns the right to what warnings tell of another namespace.
+// previewNeeds returns the right to what the status, and warnings, tell of another namespace.
 func previewNeeds(op *policyv1beta2.OperatorPolicy) []dependency.Need {
 	target, own := elsewhere(op, op.Spec.Subscription.Namespace)
 	if own || op.Spec.Subscription.Name == "" {

@@ -25,8 +25,7 @@ func TestUserIs(t *testing.T) {
 			user: authenticationv1.UserInfo{Username: "system:admin", Groups: masterGroup}, is: true},
 		"the name alone": {group: masters, user: authenticationv1.UserInfo{Username: "system:admin"},
 			reason: RightsMissing},
-		"the group alone": {group: masters,
-			user: authenticationv1.UserInfo{Username: "kube-admin", Groups: masterGroup}},
+		"the group alone":          {group: masters, user: authenticationv1.UserInfo{Username: "kube-admin", Groups: masterGroup}},
 		"an account of that name":  {user: authenticationv1.UserInfo{Username: "system:serviceaccount:system:admin"}},
 		"the account that OLM was": {user: authenticationv1.UserInfo{Username: account.Username()}},
 	} {

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/go-logr/logr"
@@ -22,31 +23,31 @@ type Left struct {
 	Events  *events.Recorder
 	Log     logr.Logger
 
-	// parts are those of tables that have something left.
-	parts map[tablePart][]fair.Origin
+	// parts are those of tables that have, or had, something left, by table and part.
+	parts map[[2]string][]fair.Origin
 }
 
-type tablePart struct{ table, part string }
+// consequences are what it means that a table has no room; elsewhere what depends on it is held.
+var consequences = map[string]string{
+	"backstop": "the webhooks alone hold the rest", "deletion": "not all that it names is protected from deletion"}
 
 // Set replaces what a part of a table has no room for. A part has a limit of its own.
 func (l *Left) Set(table, part string, left []fair.Origin) {
-	key, number := tablePart{table, part}, len(left)
+	key := [2]string{table, part}
 	if slices.Equal(l.parts[key], left) {
 		return
 	}
 	if l.parts == nil {
-		l.parts = map[tablePart][]fair.Origin{}
+		l.parts = map[[2]string][]fair.Origin{}
 	}
-	if l.parts[key] = left; number == 0 {
-		delete(l.parts, key)
-	}
+	l.parts[key] = left
+	number, names, consequence := 0, []string(nil), cmp.Or(consequences[table], "what depends on it is held")
 	for other, more := range l.parts {
-		if other.table == table && other != key {
+		if other[0] == table {
 			number += len(more)
 		}
 	}
 	l.Metrics.Left(table, number)
-	var names []string
 	for i, o := range left {
 		names = append(names, o.String())
 		if o.UID == "" || i >= maxLeft {
@@ -55,11 +56,10 @@ func (l *Left) Set(table, part string, left []fair.Origin) {
 		regarding := verdict.PolicyRef{Kind: verdict.KindOperatorPolicy, Namespace: o.Namespace, Name: o.Name}.Reference()
 		regarding.UID = types.UID(o.UID)
 		l.Events.Record(events.Event{Regarding: *regarding, Reason: events.TableFull, Action: events.Update, Warning: true,
-			Note: "the table of " + table + " has no room for all that this policy needs, and what depends on it is held: " +
-				"have fewer or shorter policies in namespace " + text.Name(o.Namespace)})
+			Note: "the table of " + table + " has no room for all that this policy needs, and " + consequence +
+				": have fewer or shorter policies in namespace " + text.Name(o.Namespace)})
 	}
 	if len(names) > 0 {
-		l.Log.Info("table full, what depends on the rest is held", "table", table, "part", part,
-			"left", text.Names(names, maxLeft))
+		l.Log.Info("table full", "table", table, "part", part, "left", text.Names(names, maxLeft), "consequence", consequence)
 	}
 }

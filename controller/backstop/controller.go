@@ -2,6 +2,7 @@ package backstop
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -57,7 +58,7 @@ type Controller struct {
 	// Metrics export the state, Writes count the writes.
 	Metrics *Metrics
 	Writes  *apply.Metrics
-	// Events records that objects were restored, on them. Default: nothing is recorded.
+	// Events records that objects were restored, and for which policies they have no room. Default: nothing is recorded.
 	Events *events.Recorder
 	// Log receives writes at V(0). Default: none.
 	Log logr.Logger
@@ -110,6 +111,7 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	r := &reconciler{Controller: c, discovery: served, watches: map[string]*watched.Object{},
 		written: map[string]*written{},
 		reader:  mgr.GetAPIReader(),
+		left:    apply.Left{Metrics: c.Writes, Events: c.Events, Log: c.Log},
 		writer:  apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes}}
 	changed := func() { c.queue.Add(item{}) }
 	if r.owner, err = owned.NewOwner(client, OwnerName, "the admission policies", changed, c.Log); err != nil {
@@ -156,7 +158,7 @@ func (r *reconciler) changed(change *snapshot.Change) {
 		r.protecting, notify = constraints, true
 	}
 	for _, name := range change.Namespaces {
-		if now := inputOf(change.Snapshot.Namespace(name), r.protecting); !r.seen[name].equal(now) {
+		if now := inputOf(change.Snapshot.Namespace(name), r.protecting); !reflect.DeepEqual(r.seen[name], now) {
 			r.seen[name], notify = now, true
 		}
 	}

@@ -2,8 +2,7 @@ package backstop
 
 import (
 	"context"
-	"fmt"
-	"maps"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -17,8 +16,6 @@ import (
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/owned"
-	"github.com/opgate/opgate/internal/events"
-	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/internal/watched"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/backstop"
@@ -28,9 +25,6 @@ import (
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
-
-// maxNamed bounds the policies that a message names.
-const maxNamed = 10
 
 // retryDelay is the requeue delay while the user name of this process is not known.
 const retryDelay = time.Second
@@ -58,8 +52,9 @@ type reconciler struct {
 	// Kubernetes in the last change of the snapshot.
 	features atomic.Pointer[backstop.Features]
 	version  string
-	// compiled is the last result.
+	// compiled is the last result, left what it has no room for.
 	compiled compiled
+	left     apply.Left
 	// written is what was last written, or found to be stored, by kind.key.
 	written map[string]*written
 }
@@ -86,29 +81,15 @@ func inputOf(ns *state.Namespace, protecting []*constraint.Definition) (in input
 	return in
 }
 
-func (i input) equal(other input) bool {
-	return slices.Equal(i.policies, other.policies) && slices.Equal(i.accounts, other.accounts) &&
-		slices.Equal(i.operators, other.operators) && slices.Equal(i.kept, other.kept) &&
-		slices.Equal(i.catalogs, other.catalogs)
-}
-
 // protecting returns the Constraints that restrict deletions.
 func protecting(s *snapshot.Snapshot) []*constraint.Definition {
 	return slices.DeleteFunc(slices.Clone(s.Constraints().Definitions()),
 		func(d *constraint.Definition) bool { return d.Deletion == nil })
 }
 
-// compiled are objects with what they were compiled from.
+// compiled are objects with what they were compiled from, but for the time.
 type compiled struct {
-	policies    []*operatorpolicy.Policy
-	constraints []*constraint.Definition
-	// accounts and operators are by namespace.
-	accounts, operators map[string][]string
-	catalogs            []olm.Catalog
-	// kept are what may not be replaced, by namespace.
-	kept     map[string][]bundle.Kept
-	features backstop.Features
-	user     string
+	from backstop.Input
 	// objects are those to store, by kind.key; nil until something was compiled.
 	objects map[string]*unstructured.Unstructured
 	// at is when they were compiled.
@@ -117,9 +98,6 @@ type compiled struct {
 	// be compiled again at the end of compileInterval, since their inputs have changed.
 	until  time.Time
 	behind bool
-	// left are the policies of which something is left to the webhooks, unprotected those, and the Constraints, of
-	// which deletions are not refused.
-	left, unprotected []string
 }
 
 // Reconcile makes the stored objects those that the policies compile to.
@@ -206,30 +184,26 @@ func (r *reconciler) openWatches(ctx context.Context, features backstop.Features
 // compile compiles the policies of the snapshot, if they or what else the objects depend on changed, at once if the
 // last time is long enough ago.
 func (r *reconciler) compile(user string, features backstop.Features) {
-	var policies []*operatorpolicy.Policy
-	accounts, operators, kept := map[string][]string{}, map[string][]string{}, map[string][]bundle.Kept{}
-	var catalogs []olm.Catalog
 	current := r.Store.Load()
-	constraints := protecting(current)
+	from := backstop.Input{Constraints: protecting(current), Operators: map[string][]string{}, Kept: map[string][]bundle.Kept{},
+		Accounts: map[string][]string{}, OLM: r.OLM, Opgate: user, Namespace: r.Namespace, ApprovalMode: r.ApprovalMode,
+		ExcludedNamespaces: r.ExcludedNamespaces, Features: features, Audit: r.Mode == Audit, Labels: owned.Labels}
 	for ns := range current.All() {
-		in := inputOf(ns, constraints)
-		policies, catalogs = append(policies, in.policies...), append(catalogs, in.catalogs...)
+		in := inputOf(ns, from.Constraints)
+		from.Policies, from.Catalogs = append(from.Policies, in.policies...), append(from.Catalogs, in.catalogs...)
 		if len(in.accounts) > 0 {
-			accounts[ns.Name()] = in.accounts
+			from.Accounts[ns.Name()] = in.accounts
 		}
 		if len(in.operators) > 0 {
-			operators[ns.Name()] = in.operators
+			from.Operators[ns.Name()] = in.operators
 		}
 		if len(in.kept) > 0 {
-			kept[ns.Name()] = in.kept
+			from.Kept[ns.Name()] = in.kept
 		}
 	}
 	last, now := &r.compiled, r.Now()
 	ended := !last.until.IsZero() && !now.Before(last.until)
-	if !ended && last.user == user && last.features == features && slices.Equal(last.policies, policies) &&
-		slices.Equal(last.constraints, constraints) && maps.EqualFunc(last.accounts, accounts, slices.Equal) &&
-		maps.EqualFunc(last.operators, operators, slices.Equal) && maps.EqualFunc(last.kept, kept, slices.Equal) &&
-		slices.Equal(last.catalogs, catalogs) {
+	if !ended && last.objects != nil && reflect.DeepEqual(last.from, from) {
 		last.behind = false
 		return
 	}
@@ -237,44 +211,18 @@ func (r *reconciler) compile(user string, features backstop.Features) {
 		last.behind = true
 		return
 	}
-	objects := backstop.Compile(backstop.Input{Policies: policies, Constraints: constraints, Operators: operators,
-		Kept: kept, Catalogs: catalogs,
-		OLM: r.OLM, Opgate: user, Namespace: r.Namespace, ApprovalMode: r.ApprovalMode,
-		ExcludedNamespaces: r.ExcludedNamespaces, Accounts: accounts, Features: features, Now: now,
-		Audit: r.Mode == Audit, Labels: owned.Labels})
-	next := compiled{policies: policies, constraints: constraints, accounts: accounts, operators: operators, kept: kept,
-		catalogs: catalogs,
-		features: features, user: user, left: objects.Left, unprotected: objects.Unprotected, at: now,
-		objects: map[string]*unstructured.Unstructured{}}
-	for _, p := range policies {
-		if end := p.Exceptions().End(now); !end.IsZero() && (next.until.IsZero() || end.Before(next.until)) {
-			next.until = end
+	r.compiled = compiled{from: from, at: now, objects: map[string]*unstructured.Unstructured{}}
+	from.Now = now
+	objects := backstop.Compile(from)
+	for _, p := range from.Policies {
+		if end := p.Exceptions().End(now); !end.IsZero() && (r.compiled.until.IsZero() || end.Before(r.compiled.until)) {
+			r.compiled.until = end
 		}
 	}
-	r.reportIncomplete(&next)
+	r.left.Set("backstop", "", objects.Left)
+	r.left.Set("deletion", "", objects.Unprotected)
 	for _, o := range objects.All() {
 		u := owned.Unstructured(o)
-		next.objects[u.GetKind()+"/"+u.GetName()] = u
+		r.compiled.objects[u.GetKind()+"/"+u.GetName()] = u
 	}
-	r.compiled = next
-}
-
-// reportIncomplete reports what is left to the webhooks and what is not protected, unless it was before.
-func (r *reconciler) reportIncomplete(next *compiled) {
-	report := func(table string, left, before []string, logged, note string) {
-		r.Writes.Left(table, len(left))
-		if len(left) > 0 && !slices.Equal(left, before) {
-			names := text.Names(left, maxNamed)
-			r.Log.Info(logged, "policies", names)
-			r.event(r.owner.Get(), "BackstopIncomplete", events.Compile, fmt.Sprintf(note, names), "")
-		}
-	}
-	report("backstop", next.left, r.compiled.left,
-		"policies exceed what the API server evaluates, leaving a part of them to the webhooks",
-		"the API server holds a part of these OperatorPolicies only, and the webhooks the rest: %s; shorten their lists "+
-			"of versions, or have fewer policies in their namespaces")
-	report("deletion", next.unprotected, r.compiled.unprotected,
-		"policies and Constraints exceed what an object holds, not all that they protect is protected",
-		"what these OperatorPolicies govern, or a part of what these Constraints protect, is not protected from "+
-			"deletion: %s; have fewer with spec.deletion")
 }

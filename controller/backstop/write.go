@@ -88,18 +88,13 @@ func (r *reconciler) reportRestored(object *unstructured.Unstructured, deleted b
 	}
 	r.Metrics.restored.Inc()
 	r.Log.Info("restored what another client "+what, "kind", object.GetKind(), "name", object.GetName())
-	// Each time is worth an event.
-	r.event(object, "BackstopRestored", events.Restore,
-		fmt.Sprintf("another client %s this %s, by which the API server refuses what Opgate would; "+
-			"Opgate has restored it (--backstop=off removes it)", what, object.GetKind()), object.GetResourceVersion())
-}
-
-// event records an event on an object.
-func (r *reconciler) event(about *unstructured.Unstructured, reason, action, note, occurrence string) {
 	r.Events.Record(events.Event{
-		Regarding: corev1.ObjectReference{APIVersion: about.GetAPIVersion(), Kind: about.GetKind(),
-			Name: about.GetName(), UID: about.GetUID()},
-		Reason: reason, Action: action, Warning: true, Note: note, Occurrence: occurrence,
+		Regarding: corev1.ObjectReference{APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Name: object.GetName(),
+			UID: object.GetUID()},
+		Reason: "BackstopRestored", Action: events.Restore, Warning: true,
+		Note: fmt.Sprintf("another client %s this %s, by which the API server refuses what Opgate would; "+
+			"Opgate has restored it (--backstop=off removes it)", what, object.GetKind()),
+		Occurrence: object.GetResourceVersion(), // each time is worth an event
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/controller/apply"
@@ -60,8 +61,8 @@ type Controller struct {
 
 // AddTo adds the controller to the manager of the leader.
 func (c *Controller) AddTo(mgr ctrl.Manager) error {
-	r := &reconciler{Controller: c, records: records{reader: mgr.GetAPIReader(), namespace: c.Namespace,
-		writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes}},
+	r := &reconciler{Controller: c, reader: mgr.GetAPIReader(),
+		writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes},
 		images: map[olm.Catalog]*image{}, left: apply.Left{Metrics: c.Writes, Events: c.Events, Log: c.Log}}
 	return manager.Registration[olm.Catalog]{Name: "catalogs", Reconciler: r, Queue: &c.queue, Store: c.Store,
 		Changed: c.changed}.AddTo(mgr)
@@ -109,9 +110,10 @@ type image struct {
 // reconciler has one worker.
 type reconciler struct {
 	*Controller
-	records records
-	images  map[olm.Catalog]*image
-	left    apply.Left
+	reader client.Reader
+	writer apply.Writer
+	images map[olm.Catalog]*image
+	left   apply.Left
 }
 
 // Reconcile compares the image that a catalog runs with the last one that is recorded, when the package server has had
@@ -188,15 +190,10 @@ func (r *reconciler) compare(ctx context.Context, of olm.Catalog, digest string,
 		return nil // they may be those of another image; its event has enqueued the catalog
 	}
 	s := r.Store.Load()
-	facts := s.Facts()
-	if facts.Version == "" {
+	if s.Facts().Version == "" {
 		return errors.New("the version of the cluster is not known yet")
 	}
-	added, err := r.records.add(ctx, of, digest, offered,
-		catalog.Platform{Kubernetes: facts.Version, OpenShift: facts.OpenShift}, asked{asking(s), s})
-	r.left.Set("versions", of.Namespace+"/"+of.Name, added.versions)
-	r.left.Set("records", "", added.records)
-	poll := added.poll
+	poll, err := r.record(ctx, of, digest, offered, s)
 	if err != nil || poll == nil {
 		return err
 	}

@@ -152,8 +152,7 @@ func leader(t *testing.T, s *server, now *time.Time) *reconciler {
 	c := &Controller{Store: snapshot.NewStore(cluster(t, firstImage)), Client: streams, Namespace: "opgate-system",
 		Writes: writes, Log: testr.New(t),
 		Now: func() time.Time { return *now }}
-	return &reconciler{Controller: c, records: records{reader: direct,
-		writer: apply.Writer{Client: direct, Metrics: writes}, namespace: "opgate-system"},
+	return &reconciler{Controller: c, reader: direct, writer: apply.Writer{Client: direct, Metrics: writes},
 		images: map[olm.Catalog]*image{}, left: apply.Left{Metrics: writes, Log: testr.New(t)}}
 }
 
@@ -311,12 +310,12 @@ func TestB3SharedRecords(t *testing.T) {
 	for i := range 4 {
 		data[fmt.Sprint("aaa.c", i)] = strings.Repeat("x", maxRecords/4+1)
 	}
-	a := asked{claims: asking(in), in: in}
+	claims := asking(in)
 	for i := range 4 {
-		a.claims = append(a.claims, fair.Claim[olm.Catalog]{Row: olm.Catalog{Namespace: "aaa", Name: fmt.Sprint("c", i)},
+		claims = append(claims, fair.Claim[olm.Catalog]{Row: olm.Catalog{Namespace: "aaa", Name: fmt.Sprint("c", i)},
 			Origin: fair.Origin{Namespace: "aaa", Name: fmt.Sprint("p", i)}})
 	}
-	left := a.share(data)
+	left := share(data, claims, in)
 	if keys := slices.Sorted(maps.Keys(data)); fmt.Sprint(keys) != "[aaa.c0 aaa.c1 aaa.c2 olm.vendor]" || fmt.Sprint(left) != "[aaa/p3]" {
 		t.Errorf("kept are %v, left is %v", keys, left)
 	}

@@ -32,9 +32,8 @@ type Controller struct {
 	Records *Records
 	// ExcludedNamespaces are those that the webhook configurations exclude.
 	ExcludedNamespaces []string
-	// Metrics count escapes, as those of Records. Writes count the writes.
-	Metrics *Metrics
-	Writes  *apply.Metrics
+	// Writes count the writes. Required.
+	Writes *apply.Metrics
 	// Events records what was found, on ClusterServiceVersions. Default: nothing is recorded.
 	Events *events.Recorder
 	// Changed is called with the namespace of an escape that was found, or that is resolved.
@@ -73,7 +72,7 @@ func (r *reconciler) changed(change *snapshot.Change) {
 			}
 		}
 	}
-	for _, one := range r.Records.list() {
+	for _, one := range *r.Records.all.Load() {
 		if _, changed := slices.BinarySearch(change.Namespaces, one.Namespace); changed || change.Constraints {
 			r.queue.Add(one.key())
 		}

@@ -16,7 +16,6 @@ import (
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/internal/events"
-	"github.com/opgate/opgate/internal/fair"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/state"
@@ -59,7 +58,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (r
 	head := current.Find(snapshot.ClusterServiceVersions, key)
 	gone := head == nil || head.DeletionTimestamp != nil
 	if recorded && (gone || head.UID != old.UID) {
-		return reconcile.Result{}, r.drop(ctx, &old)
+		return reconcile.Result{}, r.store(ctx, record{Namespace: key.Namespace, Name: key.Name})
 	}
 	if gone || !recorded && (!r.candidate(head) || r.judged[head.UID]) {
 		return reconcile.Result{}, nil
@@ -73,36 +72,47 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (r
 		return reconcile.Result{}, err
 	}
 	escapes, known := rules.JudgeEscape(csv, ns)
-	if !recorded {
-		if !known && r.Now().Before(r.until()) {
-			return reconcile.Result{RequeueAfter: retryDelay}, nil // the snapshot may not have its plan yet
-		}
-		r.judged[head.UID] = true
-		escapes = slices.DeleteFunc(escapes,
-			func(e rules.Escape) bool { return !r.before(current, ns, e.Source, head) })
-	}
-	next := record{UID: head.UID, Namespace: key.Namespace, Name: key.Name, Reasons: reasonsOf(escapes)}
-	if !known && recorded { // its plan was deleted: what it was refused for stays, unless the policy was edited
+	next := record{UID: head.UID, Namespace: key.Namespace, Name: key.Name, Reasons: escapes}
+	switch {
+	case recorded && !known: // its plan was deleted: what it was refused for stays, unless the policy was edited
 		next.Reasons = slices.DeleteFunc(slices.Clone(old.Reasons),
-			func(why reason) bool { return ns.GenerationOf(why.guard()) != why.Generation })
+			func(why rules.Escape) bool { return ns.GenerationOf(why.PolicyRef) != why.Generation })
+	case !recorded && !known && r.Now().Before(r.until()):
+		return reconcile.Result{RequeueAfter: retryDelay}, nil // the snapshot may not have its plan yet
+	case !recorded:
+		r.judged[head.UID] = true
+		next.Reasons = slices.DeleteFunc(next.Reasons,
+			func(why rules.Escape) bool { return !r.before(current, ns, why.PolicyRef, head) })
 	}
-	if len(next.Reasons) == 0 {
-		if recorded {
-			err = r.drop(ctx, &old)
-		}
+	if reflect.DeepEqual(old, next) || !recorded && len(next.Reasons) == 0 {
+		return reconcile.Result{}, nil
+	}
+	if err := r.store(ctx, next); err != nil || recorded {
 		return reconcile.Result{}, err
 	}
-	if !reflect.DeepEqual(old, next) {
-		if err := r.keep(ctx, &next); err != nil {
-			return reconcile.Result{}, err
-		}
-	}
-	if !recorded {
-		r.Log.Info("found an operator that was installed while Opgate was not running and is not allowed",
-			"namespace", key.Namespace, "clusterserviceversion", key.Name, "reasons", next.message())
-		r.report(&next)
-	}
+	r.Log.Info("found an operator that was installed while Opgate was not running and is not allowed",
+		"namespace", key.Namespace, "clusterserviceversion", key.Name, "reasons", next.message())
+	r.Events.Record(events.Event{
+		Regarding: corev1.ObjectReference{APIVersion: olm.V1alpha1.String(), Kind: olm.KindClusterServiceVersion,
+			Namespace: key.Namespace, Name: key.Name, UID: head.UID},
+		Reason: "Escaped", Action: events.Install, Warning: true, Note: next.message(),
+	})
 	return reconcile.Result{}, nil
+}
+
+// store records an escape, or that it is none any more if it has no reasons.
+func (r *reconciler) store(ctx context.Context, one record) error {
+	left, err := r.Records.replace(ctx, one)
+	r.Writes.Left("escapes", left)
+	r.Writes.Wrote(apply.Update, "Lease", err)
+	if err != nil {
+		return err
+	}
+	if len(one.Reasons) == 0 {
+		r.Log.Info("escape is gone, or allowed now", "namespace", one.Namespace, "name", one.Name)
+	}
+	r.Changed(one.Namespace)
+	return nil
 }
 
 // read reads a complete ClusterServiceVersion; nil if it has changed.
@@ -124,67 +134,18 @@ func (r *reconciler) read(ctx context.Context, head *snapshot.Object) (*olm.CSV,
 
 // before reports whether a policy existed before a ClusterServiceVersion. Creation times have a resolution of seconds:
 // one created in the same second as the policy is not reported.
-func (r *reconciler) before(current *snapshot.Snapshot, ns *state.Namespace, g verdict.PolicyRef,
+func (r *reconciler) before(current *snapshot.Snapshot, ns *state.Namespace, by verdict.PolicyRef,
 	csv *snapshot.Object) bool {
-	at := csv.CreationTimestamp
 	var created metav1.Time
-	if g.Kind == verdict.KindConstraint {
-		for _, c := range current.ConstraintObjects() {
-			if c.Name == g.Name {
-				created = c.CreationTimestamp
-			}
-		}
-	} else {
-		for _, p := range ns.Policies() {
-			if p.Object != nil && p.Namespace == g.Namespace && p.Name == g.Name {
-				created = p.Object.CreationTimestamp
-			}
+	for _, c := range current.ConstraintObjects() {
+		if by.Kind == verdict.KindConstraint && c.Name == by.Name {
+			created = c.CreationTimestamp
 		}
 	}
-	return !created.IsZero() && created.Before(&at)
-}
-
-// keep records an escape.
-func (r *reconciler) keep(ctx context.Context, one *record) error {
-	all := slices.DeleteFunc(r.Records.list(), func(other record) bool { return other.key() == one.key() })
-	return r.store(ctx, append(all, *one), one.Namespace)
-}
-
-// drop removes one.
-func (r *reconciler) drop(ctx context.Context, one *record) error {
-	r.Log.Info("escape is gone, or allowed now", "namespace", one.Namespace, "name", one.Name)
-	all := slices.DeleteFunc(r.Records.list(), func(other record) bool { return other.key() == one.key() })
-	return r.store(ctx, all, one.Namespace)
-}
-
-func (r *reconciler) store(ctx context.Context, all []record, namespace string) error {
-	claims := make([]fair.Claim[*record], len(all))
-	for i := range all {
-		claims[i] = fair.Claim[*record]{Origin: fair.Origin{Namespace: all[i].Namespace, Name: all[i].Name}, Row: &all[i],
-			Weight: 1}
+	for _, p := range ns.Policies() {
+		if p.Object != nil && p.Ref() == by {
+			created = p.Object.CreationTimestamp
+		}
 	}
-	kept, left := fair.Within(claims, maxRecords)
-	r.Writes.Left("escapes", len(left))
-	var stored []record
-	for _, one := range fair.Rows(kept) {
-		stored = append(stored, *one)
-	}
-	err := r.Records.save(ctx, stored)
-	r.Writes.Wrote(apply.Update, "Lease", err)
-	if err != nil {
-		return err
-	}
-	r.Records.replace(all)
-	r.Metrics.set(all)
-	r.Changed(namespace)
-	return nil
-}
-
-// report records an event on the ClusterServiceVersion.
-func (r *reconciler) report(one *record) {
-	r.Events.Record(events.Event{
-		Regarding: corev1.ObjectReference{APIVersion: olm.V1alpha1.String(), Kind: olm.KindClusterServiceVersion,
-			Namespace: one.Namespace, Name: one.Name, UID: one.UID},
-		Reason: "Escaped", Action: events.Install, Warning: true, Note: one.message(),
-	})
+	return !created.IsZero() && created.Before(&csv.CreationTimestamp)
 }

@@ -3,7 +3,6 @@ package operatorpolicy
 import (
 	"errors"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,16 +21,5 @@ func TestRefusedByBackstop(t *testing.T) {
 	}
 	if refusedByBackstop(errors.New("ValidatingAdmissionPolicy 'opgate-backstop' is unreachable")) {
 		t.Error("an error that is no refusal counts as one")
-	}
-}
-
-func TestLags(t *testing.T) {
-	var n namespaceState
-	noon := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	if got := n.lags(noon); got != 0 {
-		t.Errorf("the first refusal has lasted %s", got)
-	}
-	if got := n.lags(noon.Add(3 * time.Second)); got != 3*time.Second {
-		t.Errorf("the second refusal has lasted %s", got)
 	}
 }

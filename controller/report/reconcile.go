@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	reports "github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
@@ -14,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	klabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,7 +45,6 @@ type reconciler struct {
 type stored struct {
 	resourceVersion string
 	report          *reports.Report
-	omitted         int
 }
 
 // Reconcile makes the Report of a namespace what the rules say now.
@@ -118,7 +115,7 @@ func (r *reconciler) reconcile(
 	ctx context.Context, ns *state.Namespace, now time.Time, owner *metav1.OwnerReference,
 ) error {
 	namespace := ns.Name()
-	next, omitted := reportOf(ns, now)
+	next := reportOf(ns, now)
 	head := r.head(namespace)
 	switch known, ok := r.known[namespace]; {
 	case ns.Deleting():
@@ -128,7 +125,7 @@ func (r *reconciler) reconcile(
 		return nil
 	case next == nil:
 		return r.remove(ctx, head)
-	case ok && head != nil && head.ResourceVersion == known.resourceVersion && omitted == known.omitted &&
+	case ok && head != nil && head.ResourceVersion == known.resourceVersion &&
 		equality.Semantic.DeepEqual(known.report, next):
 		return nil
 	}
@@ -141,14 +138,14 @@ func (r *reconciler) reconcile(
 			"namespace", namespace, "name", Name)
 		return nil
 	}
-	version, err := r.put(ctx, live, next.DeepCopy(), omitted, owner)
+	version, err := r.put(ctx, live, next.DeepCopy(), owner)
 	switch {
 	case apply.Outdated(err), apierrors.IsAlreadyExists(err):
 		return nil // its event enqueues the namespace
 	case err != nil:
 		return fmt.Errorf("write the Report of namespace %s: %w", namespace, err)
 	}
-	r.known[namespace] = stored{version, next, omitted}
+	r.known[namespace] = stored{version, next}
 	return nil
 }
 
@@ -183,7 +180,7 @@ func ours(live *unstructured.Unstructured, owner *metav1.OwnerReference) bool {
 
 // put creates or updates a Report if it differs, and returns the version that is stored.
 func (r *reconciler) put(
-	ctx context.Context, live *unstructured.Unstructured, next *reports.Report, omitted int,
+	ctx context.Context, live *unstructured.Unstructured, next *reports.Report,
 	owner *metav1.OwnerReference,
 ) (string, error) {
 	before := &reports.Report{}
@@ -194,12 +191,7 @@ func (r *reconciler) put(
 	next.TypeMeta = metav1.TypeMeta{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind}
 	next.Namespace, next.Name = next.Scope.Name, Name
 	u := owned.Desired(live, owned.Unstructured(next), owner)
-	annotations := u.GetAnnotations()
-	delete(annotations, metakey.OmittedResults)
-	if omitted > 0 {
-		annotations = klabels.Merge(annotations, map[string]string{metakey.OmittedResults: strconv.Itoa(omitted)})
-	}
-	if u.SetAnnotations(annotations); owned.Same(live, u) {
+	if owned.Same(live, u) {
 		return live.GetResourceVersion(), nil
 	}
 	if err := r.writer.Put(ctx, u); err != nil {

@@ -46,13 +46,13 @@ const unjudgedPolicy = "none"
 const PropertyDecision = "decision"
 
 // reportOf returns the Report of a namespace at a time, without metadata and timestamps; nil if nothing is installed
-// there and nothing waits. omitted is the number of results beyond maxResults, which the summary counts.
-func reportOf(ns *state.Namespace, now time.Time) (r *reports.Report, omitted int) {
+// there and nothing waits. The summary also counts results beyond maxResults.
+func reportOf(ns *state.Namespace, now time.Time) *reports.Report {
 	inspected := rules.Inspect(ns, now)
 	if len(inspected) == 0 {
-		return nil, 0
+		return nil
 	}
-	r = &reports.Report{Source: source, Scope: &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace",
+	r := &reports.Report{Source: source, Scope: &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace",
 		Name: ns.Name()}}
 	for i := range inspected {
 		for _, result := range resultsOf(ns, &inspected[i]) {
@@ -63,11 +63,11 @@ func reportOf(ns *state.Namespace, now time.Time) (r *reports.Report, omitted in
 	slices.SortStableFunc(r.Results, func(a, b reports.ReportResult) int {
 		return cmp.Compare(slices.Index(order, a.Result), slices.Index(order, b.Result))
 	})
-	if omitted = len(r.Results) - maxResults; omitted > 0 {
+	if len(r.Results) > maxResults {
 		r.Results = r.Results[:maxResults]
 		r.Configuration = &reports.ReportConfiguration{Limits: reports.Limits{MaxResults: maxResults}}
 	}
-	return r, max(0, omitted)
+	return r
 }
 
 func count(s *reports.ReportSummary, r reports.Result) {

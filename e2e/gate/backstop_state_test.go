@@ -31,8 +31,15 @@ func (s *backstopSite) tooMany(t *testing.T) {
 		p.Object["spec"].(map[string]any)["versions"] = versions
 		large = append(large, s.Put(t, p))
 	}
-	s.wantEvent(t, "BackstopIncomplete", "/large-21")
-	s.wantLogged(t, "policies exceed what the API server evaluates, leaving a part of them to the webhooks")
+	harness.Eventually(t, "see event TableFull", func(ctx context.Context) error {
+		result, err := s.Kubectl(ctx, cluster.Admin, "", "get", "events", "-A", "--field-selector",
+			"reason=TableFull,involvedObject.kind=OperatorPolicy")
+		if err == nil && !strings.Contains(result.Stdout, "the table of backstop has no room") {
+			err = fmt.Errorf("there are %q", result.Stdout)
+		}
+		return err
+	})
+	s.wantLogged(t, "table full")
 	s.wantMetrics(t, `opgate_backstop_active{state="enforced"} 1`)
 	s.Edit(t, s.policy, `{"spec":{"versions":["`+harness.AllowedCSV+`","`+harness.ForbiddenCSV+`"]}}`)
 	harness.Eventually(t, "an edit is in force", s.approvable(s.namespace, "forbidden", true))
@@ -76,19 +83,6 @@ func (s *backstopSite) unowned(t *testing.T) {
 	if slices.Equal(before.GetOwnerReferences(), after.GetOwnerReferences()) || len(after.GetOwnerReferences()) != 1 {
 		t.Errorf("the owners are %v, want the ClusterRole that was created last", after.GetOwnerReferences())
 	}
-}
-
-// wantEvent waits for an event on the ClusterRole.
-func (s *backstopSite) wantEvent(t *testing.T, reason, message string) {
-	t.Helper()
-	harness.Eventually(t, "see event "+reason, func(ctx context.Context) error {
-		result, err := s.Kubectl(ctx, cluster.Admin, "", "get", "events", "-n", "default",
-			"--field-selector", "reason="+reason+",involvedObject.kind=ClusterRole,involvedObject.name=opgate-backstop")
-		if err == nil && !strings.Contains(result.Stdout, message) {
-			err = fmt.Errorf("there are %q", result.Stdout)
-		}
-		return err
-	})
 }
 
 // wantLogged waits for a line in the log of Opgate.

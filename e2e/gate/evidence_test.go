@@ -15,6 +15,7 @@ import (
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
 	"github.com/opgate/opgate/internal/kept"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules/state"
 )
 
@@ -71,8 +72,8 @@ func TestB4EvidenceIsKept(t *testing.T) {
 	writes := map[string][]string{
 		"the record of catalogs":     patched("configmap", kept.Catalogs, string(forged)),
 		"an owner that is not there": patched("configmap", kept.Catalogs, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"gone","uid":"1"}]}}`),
-		"a label":                    {"label", "configmap", kept.Catalogs, "a=b"},
-		"an annotation":              {"annotate", "lease", kept.Lease, "a=b"},
+		"a label":                    {"label", "configmap", kept.Catalogs, metakey.Record + "=b"},
+		"an annotation":              {"annotate", "lease", kept.Lease, metakey.UnreviewedInstalls + "=[]"},
 		"a record that is planted":   {"create", "configmap", state.RecordName("b4")},
 		"the Lease":                  patched("lease", kept.Lease, `{"spec":{"holderIdentity":"b4","leaseDurationSeconds":100000}}`),
 		"the CA":                     patched("configmap", kept.CA, `{"data":{"ca.crt":"b4"}}`),

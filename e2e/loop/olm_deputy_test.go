@@ -28,7 +28,8 @@ func deputies(t *testing.T, e *harness.OLMEnv) {
 		letTenantManage(t, e, namespace)
 	}
 	e.OperatorGroup(t, free)
-	e.Subscribe(t, free, ledger, ledger2, opgateolm.ApprovalAutomatic)
+	e.Subscribe(t, free, ledger, ledger2, opgateolm.ApprovalManual) // else OLM upgrades it
+	e.Approve(t, cluster.Admin, e.WaitForPlan(t, free, ledger2))
 	p := harness.WithField(harness.GroupedPolicy(governed, ledger, ledger2), "Deny", "spec", "deletion")
 	e.Apply(t, p)
 	for _, namespace := range []string{governed, free} {

@@ -46,7 +46,6 @@ const (
 	Restore = "Restore"
 	Delete  = "Delete"
 	Install = "Install"
-	Compile = "Compile"
 )
 
 const (

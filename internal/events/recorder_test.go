@@ -319,8 +319,7 @@ func TestErrors(t *testing.T) {
 			}
 			return nil
 		}, 3, 3, "created 1"},
-		{"for long", func(int) *apierrors.StatusError { return unavailable }, backoff.Steps, 2 * backoff.Steps,
-			"failed 2"},
+		{"for long", func(int) *apierrors.StatusError { return unavailable }, backoff.Steps, 2 * backoff.Steps, "failed 2"},
 		{"for good", func(int) *apierrors.StatusError { return forbidden }, 1, 1, "failed 1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -1,4 +1,5 @@
-// Package metakey has the keys of all annotations and labels that Opgate reads or writes, and who may write each.
+// Package metakey has the keys of all annotations and labels that Opgate reads or writes. docs/threats.md has who may write
+// each.
 package metakey
 
 // Keys of Opgate.
@@ -40,8 +41,6 @@ const (
 	// the ClusterServiceVersions that were stored without a review.
 	Record             = "opgate.io/record"
 	UnreviewedInstalls = "opgate.io/escapes"
-	// OmittedResults is the number of results that a Report does not list.
-	OmittedResults = "opgate.io/omitted-results"
 	// RotateCA requests a rotation of the CA when its value changes; RotatedCA is the last value that was processed.
 	RotateCA  = "opgate.io/rotate-ca"
 	RotatedCA = "opgate.io/rotated-ca"
@@ -133,3 +132,9 @@ const (
 	LastApplied     = "kubectl.kubernetes.io/last-applied-configuration"
 	AggregatePrefix = "rbac.authorization.k8s.io/aggregate-to-"
 )
+
+// Kept returns the keys that static policies compare on all objects that they keep: Opgate takes orders from them.
+func Kept() []string {
+	return []string{Verified, VirtualOperatorNamespaces, Pending, Conversion, DisableTemplates, ClusterName, PlainClusterName,
+		PolicyType, Version, InjectedCA, RotateCA, RotatedCA, NextCAPublished, CARetire}
+}

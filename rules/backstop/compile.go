@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/opgate/opgate/internal/fair"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/bundle"
@@ -90,13 +91,12 @@ type Objects struct {
 	// known.
 	Evidence        *admissionv1.ValidatingAdmissionPolicy
 	EvidenceBinding *admissionv1.ValidatingAdmissionPolicyBinding
-	// Left are the OperatorPolicies, as NAMESPACE/NAME and sorted, of which something is left to the webhooks: lists
-	// that are too long, and what is more than the share of the policy's namespace, if there are very many for one
-	// namespace or in total.
-	Left []string
-	// Unprotected are the OperatorPolicies, as Left, of which nothing but the policy itself is protected from deletion,
-	// and the Constraints, by name, of which something is not, since they are more than an object holds.
-	Unprotected []string
+	// Left are the OperatorPolicies of which something is left to the webhooks: lists that are too long, and what is more
+	// than the share of the policy's namespace, if there are very many for one namespace or in total.
+	Left []fair.Origin
+	// Unprotected are the OperatorPolicies of which nothing but the policy itself is protected from deletion, and the
+	// Constraints of which something is not, since they are more than an object holds.
+	Unprotected []fair.Origin
 }
 
 // All returns the objects that must exist, policies before bindings.

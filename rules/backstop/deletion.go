@@ -101,7 +101,7 @@ func words(keys []string) []string {
 // protections returns a row for each key that policies and Constraints protect: the strictest
 // action, the first policy or Constraint that has it, policies before Constraints and by name, and how many others
 // protect the same. Left is Objects.Unprotected.
-func (in *Input) protections() (rows map[string][]string, left []string) {
+func (in *Input) protections() (rows map[string][]string, left []fair.Origin) {
 	var parts []*protected
 	seen := map[string]bool{}
 	for _, p := range in.Policies {
@@ -123,7 +123,7 @@ func (in *Input) protections() (rows map[string][]string, left []string) {
 			claims[i].Weight += sizeOf(key, []string{p.row(0)})
 		}
 	}
-	kept, lost := fair.Within(claims, maxTable)
+	kept, left := fair.Within(claims, maxTable)
 	parts = fair.Rows(kept)
 	slices.SortFunc(parts, func(a, b *protected) int {
 		// Confirm precedes Deny; the key of a policy has a slash, which the name of a Constraint has not.
@@ -144,5 +144,5 @@ func (in *Input) protections() (rows map[string][]string, left []string) {
 	for key, p := range first {
 		rows[key] = []string{p.row(others[key])}
 	}
-	return rows, keys(lost)
+	return rows, left
 }

@@ -36,7 +36,7 @@ func deletionServerOf(t testing.TB, in backstop.Input) *apiServer {
 	in.Features, in.AsWritten = everything, in.Operators == nil
 	o := compile(in)
 	if len(o.Unprotected) > 0 {
-		t.Fatalf("nothing protects %q", o.Unprotected)
+		t.Fatalf("nothing protects %v", o.Unprotected)
 	}
 	return newAPIServer(t, &backstop.Objects{Validating: o.Deletion, ValidatingBinding: o.DeletionBinding})
 }
@@ -417,7 +417,7 @@ func TestDeletionBounds(t *testing.T) {
 	}
 	add("policies", "etcd", "shop")
 	o := compile(backstop.Input{Features: everything, Policies: policies})
-	if len(o.Unprotected) == 0 || slices.Contains(o.Unprotected, "policies/etcd") {
+	if len(o.Unprotected) == 0 || slices.Contains(names(o.Unprotected), "policies/etcd") {
 		t.Fatalf("%d policies are not protected", len(o.Unprotected))
 	}
 	if size := o.Deletion.Size(); size > 5<<18 {
@@ -465,10 +465,8 @@ func TestDeletionByConstraint(t *testing.T) {
 			refused: "subscription shop/any"},
 		{name: "a Subscription in a namespace of which nothing is known", resource: "subscriptions",
 			old: subscriptionTo("new", "etcd", nil), refused: "subscription new/any"},
-		{name: "a Subscription to another package", resource: "subscriptions",
-			old: subscriptionTo("shop", "grafana", nil)},
-		{name: "a package whose name begins alike", resource: "subscriptions",
-			old: subscriptionTo("shop", "etcd.shop", nil)},
+		{name: "a Subscription to another package", resource: "subscriptions", old: subscriptionTo("shop", "grafana", nil)},
+		{name: "a package whose name begins alike", resource: "subscriptions", old: subscriptionTo("shop", "etcd.shop", nil)},
 		{name: "a ClusterServiceVersion", resource: "clusterserviceversions", old: csvFor("new", "etcd", nil),
 			refused: "clusterserviceversion new/etcd.v0.9.2"},
 		{name: "that of another package", resource: "clusterserviceversions", old: csvFor("shop", "grafana", nil)},
@@ -636,8 +634,8 @@ func TestDeletionByConstraintBounds(t *testing.T) {
 		in.Operators[fmt.Sprintf("hostile-with-a-long-name-%05d", i)] = []string{"etcd"}
 	}
 	o := compile(in)
-	if !slices.Equal(o.Unprotected, []string{"keep"}) {
-		t.Fatalf("not protected are %q", o.Unprotected)
+	if !slices.Equal(names(o.Unprotected), []string{"keep"}) {
+		t.Fatalf("not protected are %v", o.Unprotected)
 	}
 	if size := o.Deletion.Size(); size > 5<<18 {
 		t.Errorf("the object has %d bytes", size)

@@ -7,6 +7,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/opgate/opgate/internal/kept"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules/backstop"
 )
 
@@ -62,8 +63,9 @@ func TestEvidence(t *testing.T) {
 			refused: true, static: true},
 		{name: "binary data", user: "bob", change: object{"binaryData": object{"a": "AA=="}}, refused: true, static: true},
 		{name: "a Lease", user: "bob", change: object{"spec": object{"holderIdentity": "b"}}, refused: true, static: true},
-		{name: "an annotation", user: "bob", change: object{"annotations": object{"a": "b"}}, refused: true, static: true},
-		{name: "a label", user: "bob", change: object{"labels": object{"a": "b"}}, refused: true, static: true},
+		{name: "an annotation", user: "bob", change: object{"annotations": object{metakey.UnreviewedInstalls: "[]"}},
+			refused: true, static: true},
+		{name: "a label", user: "bob", change: object{"labels": object{metakey.Record: "b"}}, refused: true, static: true},
 		{name: "an owner that does not exist", user: "bob", change: object{"ownerReferences": []any{object{"uid": "1"}}},
 			refused: true, static: true},
 		{name: "a migration of storage", user: "bob", change: object{}},

@@ -83,7 +83,7 @@ type rows struct {
 	// kept are "CSV PACKAGE SOURCE" of Input.Kept, by namespace.
 	kept map[string][]string
 	// left are the policies of which something is left to the webhooks.
-	left []string
+	left []fair.Origin
 }
 
 // keptRow is a row of one of Input.Kept, of a namespace.
@@ -141,28 +141,36 @@ func (in *Input) rows() *rows {
 	}
 	slices.Sort(r.everywhere)
 	r.addKept(in)
-	r.left = sorted(r.left)
+	slices.SortStableFunc(r.left, func(a, b fair.Origin) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	r.left = slices.Compact(r.left)
 	return r
 }
 
 // addKept adds what may not be replaced, as far as there is room.
 func (r *rows) addKept(in *Input) {
 	var all []fair.Claim[keptRow]
+	origins := map[verdict.PolicyRef]fair.Origin{}
+	for _, p := range in.Policies {
+		origins[p.Ref()] = p.Origin()
+	}
 	for namespace, list := range in.Kept {
 		for _, k := range list {
 			if slices.Contains(in.ExcludedNamespaces, namespace) {
 				continue
 			}
 			row := word(k.CSV) + " " + word(k.Package) + " " + k.By.String()
-			all = append(all, fair.Claim[keptRow]{Origin: fair.Origin{Namespace: k.By.Namespace, Name: k.By.Name},
-				Row: keptRow{namespace, row}, Weight: sizeOf(namespace, []string{row})})
+			all = append(all, fair.Claim[keptRow]{
+				Origin: cmp.Or(origins[k.By], fair.Origin{Namespace: k.By.Namespace, Name: k.By.Name}),
+				Row:    keptRow{namespace, row}, Weight: sizeOf(namespace, []string{row})})
 		}
 	}
 	slices.SortFunc(all, func(a, b fair.Claim[keptRow]) int {
 		return cmp.Or(cmp.Compare(a.Row.of, b.Row.of), cmp.Compare(a.Row.row, b.Row.row))
 	})
 	kept, left := fair.Within(all, maxKept)
-	r.kept, r.left = map[string][]string{}, append(r.left, keys(left)...)
+	r.kept, r.left = map[string][]string{}, append(r.left, left...)
 	for _, k := range kept {
 		r.kept[k.Row.of] = append(r.kept[k.Row.of], k.Row.row)
 	}
@@ -178,17 +186,8 @@ func keep(r *rows, entries []*entry, limit int, weight func(*entry) int) []*entr
 		claims[i] = fair.Claim[*entry]{Origin: e.Origin, Row: e, Weight: weight(e)}
 	}
 	kept, left := fair.Within(claims, limit)
-	r.left = append(r.left, keys(left)...)
+	r.left = append(r.left, left...)
 	return fair.Rows(kept)
-}
-
-// keys returns what falls out, as rows have it.
-func keys(left []fair.Origin) []string {
-	all := make([]string, len(left))
-	for i, o := range left {
-		all[i] = word(o.String())
-	}
-	return sorted(all)
 }
 
 // entryOf returns the rows of a policy; there is always one.
@@ -201,7 +200,7 @@ func (r *rows) entryOf(p *operatorpolicy.Policy, in *Input) *entry {
 	for _, c := range checksOf(p, in.Features.Semver) {
 		data := c.columns(p.Exceptions().Names(checkRules[c.kind], in.Now))
 		if len(quote(strings.Join(data, " "))) > maxNamespace-1<<10 {
-			r.left = append(r.left, e.key()) // Subscriptions are Manual all the same
+			r.left = append(r.left, e.Origin) // Subscriptions are Manual all the same
 			c.kind, data = checkManual, nil
 		}
 		e.rows = append(e.rows, strings.Join(append([]string{e.pkg, c.kind, e.key(), mark}, data...), " "))

@@ -61,7 +61,7 @@ func TestScenarios(t *testing.T) {
 	}
 	objects := compile(in)
 	if len(objects.Left) > 0 {
-		t.Fatalf("the table lacks a part of %q", objects.Left)
+		t.Fatalf("the table lacks a part of %v", objects.Left)
 	}
 	wantRules(t, objects)
 	server := newAPIServer(t, objects)

@@ -41,11 +41,9 @@ func TestUnpacked(t *testing.T) {
 		refused     bool
 	}{
 		{name: "OLM creates", user: olmUser, rights: []string{escalate}, object: configMap(nil, nil)},
-		{name: "a namesake of OLM without its rights creates", user: olmUser, object: configMap(nil, nil),
-			refused: true},
+		{name: "a namesake of OLM without its rights creates", user: olmUser, object: configMap(nil, nil), refused: true},
 		{name: "a user creates", user: "alice", object: configMap(nil, data), refused: true},
-		{name: "a user creates one of another name", user: "alice",
-			object: configMap(object{"name": "settings"}, data)},
+		{name: "a user creates one of another name", user: "alice", object: configMap(object{"name": "settings"}, data)},
 		{name: "without a name", user: "alice", object: configMap(object{"name": nil}, data)},
 		{name: "the Job writes", user: "system:serviceaccount:olm:" + name, object: configMap(nil, data),
 			old: configMap(nil, nil)},
@@ -55,8 +53,7 @@ func TestUnpacked(t *testing.T) {
 			object: configMap(nil, data), old: configMap(nil, nil), refused: true},
 		{name: "the account of all pods writes", user: "system:serviceaccount:olm:default",
 			object: configMap(nil, forged), old: configMap(nil, data), refused: true},
-		{name: "Opgate writes", user: opgateUser, object: configMap(nil, forged), old: configMap(nil, data),
-			refused: true},
+		{name: "Opgate writes", user: opgateUser, object: configMap(nil, forged), old: configMap(nil, data), refused: true},
 		{name: "data", user: "alice", object: configMap(nil, forged), old: configMap(nil, data), refused: true},
 		{name: "without data", user: "alice", object: configMap(nil, nil), old: configMap(nil, data), refused: true},
 		{name: "binary data", user: "alice", object: configMap(nil, object{"binaryData": object{"a": "AA=="}}),

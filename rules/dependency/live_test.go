@@ -20,8 +20,7 @@ func TestLiveOf(t *testing.T) {
 		owner      string
 	}{
 		{name: "by its controller", meta: "namespace: shop, " + owner("Policy", "app", "uid-app", "true"), ours: true},
-		{name: "by its label, without the controller", meta: "namespace: shop, " + labels,
-			ours: true},
+		{name: "by its label, without the controller", meta: "namespace: shop, " + labels, ours: true},
 		{name: "by its controller, without the label",
 			meta: "namespace: shop, labels: {a: b}, " + owner("Policy", "app", "uid-app", "true"), ours: true},
 		{name: "left by an earlier Policy of the name", meta: "namespace: shop, " + labels + ", " +
@@ -35,8 +34,7 @@ func TestLiveOf(t *testing.T) {
 			owner("Widget", "app", "uid-w", "true"), owner: "Widget shop/app"},
 		{name: "an owner that does not control counts for nothing", meta: "namespace: shop, " +
 			owner("Policy", "app", "uid-app", "false")},
-		{name: "of a Policy of the same name elsewhere", meta: "namespace: other, " + labels,
-			owner: "Policy other/app"},
+		{name: "of a Policy of the same name elsewhere", meta: "namespace: other, " + labels, owner: "Policy other/app"},
 		{name: "a label cannot move what has a namespace",
 			meta: "namespace: other, labels: {policy.open-cluster-management.io/policy: app, policy.open-cluster-management.io/cluster-namespace: shop}", owner: "Policy other/app"},
 		{name: "without a namespace, by both labels",

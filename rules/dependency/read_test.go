@@ -196,8 +196,7 @@ func TestReadTemplates(t *testing.T) {
 		namesHidden bool
 	}{
 		{name: "nothing", fault: "the template has no objectDefinition", called: "template-1", namesHidden: true},
-		{name: "null", raw: "null", fault: "objectDefinition has no metadata.name", called: "template-1",
-			namesHidden: true},
+		{name: "null", raw: "null", fault: "objectDefinition has no metadata.name", called: "template-1", namesHidden: true},
 		{name: "not an object", raw: `["a"]`, fault: "objectDefinition cannot be read: it has the wrong type, array",
 			called: "template-1", namesHidden: true},
 		{name: "not JSON", raw: `{"kind`, fault: "objectDefinition cannot be read: unexpected end of JSON input",
@@ -307,8 +306,7 @@ status:
   - {apiVersion: example.com/v1, kind: Widget, namespace: shop, name: w, compliance: Compliant, reason: NoKind}
 `))
 	want := []PendingDependency{
-		{Ref: PolicyRef("shop", "db"), Reason: WrongState, Want: Compliant, State: NonCompliant,
-			Templates: []string{"t"}},
+		{Ref: PolicyRef("shop", "db"), Reason: WrongState, Want: Compliant, State: NonCompliant, Templates: []string{"t"}},
 		{Ref: Ref{"example.com", "Widget", "shop", "w"}, Reason: NoKind, Want: Compliant},
 	}
 	if diff := cmp.Diff(want, p.PendingDependencies); diff != "" || !p.Disabled || !p.Deleting || p.State != Pending ||

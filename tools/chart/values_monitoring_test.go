@@ -186,8 +186,7 @@ func checkEndpoint(t *testing.T, endpoints []monitorEndpoint) {
 // TestMonitorsRefused sets values with which Prometheus would scrape twice, or not at all.
 func TestMonitorsRefused(t *testing.T) {
 	for name, test := range map[string]struct{ values, want string }{
-		"twice": {"metrics: {serviceMonitor: {enabled: true}, podMonitor: {enabled: true}}",
-			"would scrape every pod twice"},
+		"twice": {"metrics: {serviceMonitor: {enabled: true}, podMonitor: {enabled: true}}", "would scrape every pod twice"},
 		"a PodMonitor without token": {"metrics: {secure: true, podMonitor: {enabled: true}}",
 			"metrics.podMonitor.authorization is required with metrics.secure"},
 		"a CA that is elsewhere": {"metrics: {secure: true, serviceMonitor: {enabled: true, namespace: monitoring}}",

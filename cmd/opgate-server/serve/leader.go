@@ -82,7 +82,7 @@ func (p *process) controllers(
 	lease *manager.Lease, identity string, streams *stream.Client, known *packages.Cache,
 ) (all []manager.Controller) {
 	o, named := p.options, namedMetrics(p.options)
-	policies, escapes := operatorpolicy.NewMetrics(metrics.Registry, named), escape.NewMetrics(metrics.Registry)
+	policies := operatorpolicy.NewMetrics(metrics.Registry, named)
 	constrained, held := constraint.NewMetrics(metrics.Registry, named), backstop.NewMetrics(metrics.Registry)
 	writes := apply.NewMetrics(metrics.Registry)
 	if p.certificates != nil {
@@ -98,7 +98,7 @@ func (p *process) controllers(
 	if !o.BackgroundLoop {
 		return all
 	}
-	records := escape.NewRecords(lease, escapes, p.log.WithName("escapes"))
+	records := escape.NewRecords(lease, metrics.Registry, p.log.WithName("escapes"))
 	constraints := &constraint.Controller{Store: p.store, Metrics: constrained, Writes: writes,
 		Escaped: records.ByConstraint, ExceptionEnd: policies.ExceptionEnd, Events: p.events, Grants: p.grants,
 		Log: p.log.WithName("constraints"), Now: p.now}
@@ -113,7 +113,7 @@ func (p *process) controllers(
 	all = append(all, constraints,
 		&installed.Controller{Store: p.store, Namespace: o.Namespace, Writes: writes, Events: p.events,
 			Log: p.log.WithName("installed")},
-		&escape.Controller{Store: p.store, Records: records, ExcludedNamespaces: p.unjudged(), Metrics: escapes,
+		&escape.Controller{Store: p.store, Records: records, ExcludedNamespaces: p.unjudged(),
 			Events: p.events, Writes: writes, Log: p.log.WithName("escapes"), Now: p.now,
 			Changed: func(namespace string) {
 				enqueue(namespace)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -180,7 +179,7 @@ func (o *options) run(now time.Time, stdin io.Reader, stdout, stderr io.Writer) 
 	}
 	for _, unprotected := range objects.Unprotected {
 		kind := "OperatorPolicy"
-		if !strings.Contains(unprotected, "/") {
+		if unprotected.Namespace == "" {
 			kind = "Constraint"
 		}
 		fmt.Fprintf(stderr, "%s %s is one of too many with spec.deletion: what it governs is not all protected from deletion\n", kind, unprotected)

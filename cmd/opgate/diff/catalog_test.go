@@ -146,8 +146,7 @@ func TestCatalog(t *testing.T) {
 		missing     int
 		fault       string
 	}{
-		"complete": {from: "etcd.v1", to: "etcd.v2", code: exitDifferent,
-			differences: []string{"secrets", "vault"}},
+		"complete":               {from: "etcd.v1", to: "etcd.v2", code: exitDifferent, differences: []string{"secrets", "vault"}},
 		"complete, and the same": {from: "etcd.v1", to: "etcd.v5"},
 		"a first installation": {to: "etcd.v1", code: exitDifferent,
 			differences: []string{"configmaps", "quay.io/example", "OwnNamespace"}},
@@ -156,8 +155,7 @@ func TestCatalog(t *testing.T) {
 			missing:     len(withoutManifests)},
 		"from without manifests": {from: "etcd.v3", to: "etcd.v2", code: exitDifferent,
 			differences: []string{"vault"}, absent: "secrets", missing: len(withoutManifests)},
-		"to without anything": {from: "etcd.v1", to: "etcd.v4", code: exitDifferent,
-			missing: len(withoutMetadata)},
+		"to without anything":          {from: "etcd.v1", to: "etcd.v4", code: exitDifferent, missing: len(withoutMetadata)},
 		"manifests that are no object": {from: "etcd.v1", to: "broken.v1", code: exitUnusable, fault: "broken.v1"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -76,9 +76,6 @@ func (u *Unit) has(what func(*Object) bool) bool {
 	return slices.ContainsFunc(u.Objects, what) || slices.ContainsFunc(u.shared, what)
 }
 
-// IsPolicies reports whether the command line names it for its policies.
-func (u *Unit) IsPolicies() bool { return u.source.policies }
-
 // judgesOthers reports whether an object of plain files is one by which kustomizations beside them are judged.
 func judgesOthers(o *Object) bool {
 	switch o.Kind {

@@ -22,7 +22,7 @@ const treeLong = `Show PolicySets with their Policies, what each Policy applies,
 States are those in the statuses. Each Policy is expanded once: where it comes again, the line ends in "(above)". A
 Policy that waits for itself is shown with the cycle, and not followed round it.
 
-With -o mermaid the graph is for a Markdown page, with -o dot for Graphviz. The output in the formats of "kubectl get" is
+With -o mermaid the graph is for a Markdown page. The output in the formats of "kubectl get" is
 
   {"apiVersion", "kind", "nodes": [{"id", "kind", "namespace", "name", "state", "fault", "cycle": ["Policy a/b", ...]}],
    "edges": [{"from", "to", "relation": "member"|"applies"|"waits", "want", "unmet"}]}
@@ -37,13 +37,10 @@ const treeExample = `  # all of it
   kubectl opgate tree -A
 
   # a picture of one namespace
-  kubectl opgate tree -n policies -o dot | dot -Tsvg > policies.svg`
+  kubectl opgate tree -n policies -o mermaid`
 
-// The formats of graphs.
-const (
-	formatMermaid = "mermaid"
-	formatDot     = "dot"
-)
+// formatMermaid is the format of graphs.
+const formatMermaid = "mermaid"
 
 func treeCommand() *cobra.Command {
 	var o options
@@ -63,7 +60,7 @@ func treeCommand() *cobra.Command {
 		},
 	}
 	o.registerAll(cmd)
-	o.register(cmd, formatMermaid, formatDot)
+	o.register(cmd, formatMermaid)
 	return cmd
 }
 
@@ -252,11 +249,8 @@ func printTree(out, stderr io.Writer, format *output, g *graph) error {
 	if format.printer != nil {
 		return format.item(out, treeKind, types.NamespacedName{}, g)
 	}
-	switch format.format() {
-	case formatMermaid:
+	if format.format() == formatMermaid {
 		return g.mermaid(out)
-	case formatDot:
-		return g.dot(out)
 	}
 	if len(g.Nodes) == 0 {
 		fmt.Fprintln(stderr, "there is no Policy and no PolicySet")

@@ -30,27 +30,6 @@ func (g *graph) mermaid(out io.Writer) error {
 	return w.Flush()
 }
 
-// inDot replaces what has a meaning in the quoted strings of Graphviz.
-var inDot = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
-
-// dot prints a directed graph for Graphviz.
-func (g *graph) dot(out io.Writer) error {
-	w := bufio.NewWriter(out)
-	fmt.Fprintln(w, "digraph opgate {\n  rankdir=LR;\n  node [shape=box];")
-	for _, n := range g.Nodes {
-		fmt.Fprintf(w, "  %s [label=\"%s\"];\n", n.ID, inDot.Replace(n.caption()))
-	}
-	for _, l := range g.Edges {
-		style := "solid"
-		if l.Relation == waitsFor {
-			style = "dashed"
-		}
-		fmt.Fprintf(w, "  %s -> %s [label=\"%s\", style=%s];\n", l.From, l.To, inDot.Replace(l.caption()), style)
-	}
-	fmt.Fprintln(w, "}")
-	return w.Flush()
-}
-
 // caption is the text in a box.
 func (n *node) caption() string {
 	if n.Cycle != nil {
