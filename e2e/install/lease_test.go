@@ -30,8 +30,8 @@ var leaseResource = schema.GroupVersionResource{Group: "coordination.k8s.io", Ve
 
 // TestLeaseLost installs with the loop switched off: the replica that leads makes the CA. With the loop it takes the
 // Lease from the leader, again and again, while 200 requests come in each second: none fails, and the replica ends
-// without an error and is started again. Then one replica is all there is, and the API server is stopped for longer than
-// the Lease lasts, three times.
+// without an error and is started again. Then one replica is all there is, and the API server is stopped for longer
+// than the Lease lasts, three times.
 func TestLeaseLost(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
@@ -75,7 +75,8 @@ func (s *Site) wantIssued(t *testing.T) {
 		}
 		return made
 	}
-	took := at("secrets", "--field-selector=metadata.name="+caSecret).Sub(at("pods", "-l", "app.kubernetes.io/name=opgate"))
+	pods := at("pods", "-l", "app.kubernetes.io/name=opgate")
+	took := at("secrets", "--field-selector=metadata.name="+caSecret).Sub(pods)
 	t.Logf("the CA was made %s after the first pod", took)
 	if took > speed.Scale(issued) {
 		t.Errorf("want %s at most", issued)
@@ -93,7 +94,8 @@ func (s *Site) takeLease(t *testing.T) {
 	s.wantLeader(t)
 	before := s.processes(t)
 	harness.Eventually(t, "the Lease has another holder", func(ctx context.Context) error {
-		_, err := opgate.Resource(leaseResource).Namespace(cluster.OpgateNamespace).Patch(ctx, kept.Lease, types.MergePatchType,
+		leases := opgate.Resource(leaseResource).Namespace(cluster.OpgateNamespace)
+		_, err := leases.Patch(ctx, kept.Lease, types.MergePatchType,
 			fmt.Appendf(nil, `{"spec":{"holderIdentity":"thief","leaseDurationSeconds":4,"renewTime":%q}}`,
 				time.Now().UTC().Format(metav1.RFC3339Micro)), metav1.PatchOptions{})
 		return err
@@ -131,7 +133,8 @@ func (s *Site) wantLeader(t *testing.T) {
 	harness.Eventually(t, "a replica leads", func(context.Context) error {
 		holder, renewed, _ := strings.Cut(s.Admin(t, "get", "lease", "-n", cluster.OpgateNamespace, kept.Lease, "-o",
 			"jsonpath={.spec.holderIdentity} {.spec.renewTime}"), " ")
-		if at, err := time.Parse(time.RFC3339, renewed); err != nil || holder == "" || holder == "thief" || at.Before(since) {
+		at, err := time.Parse(time.RFC3339, renewed)
+		if err != nil || holder == "" || holder == "thief" || at.Before(since) {
 			return fmt.Errorf("%q has renewed the Lease at %s", holder, renewed)
 		}
 		return nil

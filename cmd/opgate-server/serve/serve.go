@@ -110,7 +110,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 }
 
-// connect returns the configuration of clients, with which it has registered the webhooks where the options ask for that.
+// connect returns the configuration of clients, with which it has registered the webhooks if the options ask for it.
 // The ClusterRole that owns the admission policies of the backstop owns them as well.
 func connect(ctx context.Context, o *Options, log logr.Logger) (*rest.Config, error) {
 	config, err := (&cli.Kubeconfig{File: o.Kubeconfig}).Load()
