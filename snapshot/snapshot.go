@@ -283,8 +283,7 @@ func (d *draft) rejudgePackages() {
 	d.change.Packages = append(d.change.Packages, d.packages...)
 	for name, e := range d.next.namespaces.All() {
 		if slices.ContainsFunc(d.packages, e.judged.JudgesByPackage) {
-			e := d.entryOf(name)
-			e.judged, e.notify = true, true
+			d.rejudge(name)
 		}
 	}
 }
