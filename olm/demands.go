@@ -231,7 +231,7 @@ func (s *ruleSet) addGrants(g *Grants, all []*Grants) error {
 	return nil
 }
 
-// grantKinds are the kinds of RBAC. OLM writes a step's object by the step's field kind, whatever the manifest says.
+// grantKinds are the kinds of RBAC. OLM writes a step's object by the step's field kind, whatever kind the manifest has.
 var grantKinds = map[string]bool{"ClusterRole": true, "ClusterRoleBinding": true, "Role": true, "RoleBinding": true}
 
 // Grants are the rights that an RBAC object of a plan grants.

@@ -79,7 +79,7 @@ func (c *Cluster) AddOperatorGroup(namespace string, g *olm.OperatorGroup) {
 // AddCSV adds a ClusterServiceVersion, with its Bundle.
 func (c *Cluster) AddCSV(namespace string, csv *olm.CSV) {
 	n := c.namespace(namespace)
-	if n.Stored = append(n.Stored, csv); state.Here(csv) {
+	if n.Stored = append(n.Stored, csv); state.InstallsOperator(csv) {
 		n.CSVs = append(n.CSVs, state.Installed{Bundle: csv.Bundle, UID: csv.Metadata.UID})
 	}
 }

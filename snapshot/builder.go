@@ -149,6 +149,12 @@ func (b *Builder) build(now time.Time, events []event) (*Snapshot, *Change) {
 	return d.next, d.change
 }
 
+// rejudge judges a namespace again, and notifies of it.
+func (d *draft) rejudge(namespace string) {
+	e := d.entryOf(namespace)
+	e.judged, e.notify = true, true
+}
+
 // Scoped returns a parsed Policy, with namespaces only for namespaced kinds, as far as these are known: only the leader
 // reads CustomResourceDefinitions.
 func (b *Builder) Scoped(read *dependency.Policy) *dependency.Policy {

@@ -152,7 +152,7 @@ func decodeCSV(raw []byte) (any, error) {
 	csv.Spec.KeepDigest()
 	csv.Bundle = csv.StatedBundle()
 	csv.Metadata.Trim()
-	if !state.Here(csv) { // only its package is read
+	if !state.InstallsOperator(csv) { // only its package is read
 		csv.Bundle = olm.Bundle{Name: csv.Metadata.Name, Package: csv.Bundle.Package, Version: csv.Bundle.Version}
 		csv.Spec, csv.Status.InstallModes = olm.CSVSpec{}, nil
 	}

@@ -48,8 +48,7 @@ func (d *draft) apply(e *event) {
 		d.packages = append(d.packages, e.pkg)
 	case e.plansOf != "":
 		if _, known := d.next.namespaces.Get(e.plansOf); known {
-			n := d.entryOf(e.plansOf)
-			n.judged, n.notify = true, true
+			d.rejudge(e.plansOf)
 		}
 	case e.completed != nil:
 		d.complete(e.key, e.completed)
@@ -267,8 +266,7 @@ func (d *draft) setEverywhere() {
 	}
 	d.next.everywhere = now
 	for name := range d.next.namespaces.All() {
-		e := d.entryOf(name)
-		e.judged, e.notify = true, true
+		d.rejudge(name)
 	}
 }
 
@@ -352,8 +350,7 @@ func (d *draft) resuspend(before *dependency.Graph) {
 	for name, last := range d.next.namespaces.All() {
 		for _, o := range last.of(OperatorPolicies) {
 			if differ[dependency.OperatorPolicyRef(o.Namespace, o.Name)] || hiding[o.Namespace] {
-				e := d.entryOf(name)
-				e.judged, e.notify = true, true
+				d.rejudge(name)
 			}
 		}
 	}

@@ -112,30 +112,26 @@ func metaOf(key types.NamespacedName) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}
 }
 
-// Policy returns the Policy; nil for other kinds. It must not be modified.
-func (o *Object) Policy() *Policy {
-	p, _ := o.value.(*Policy)
-	return p
+// valueIn returns what was read of an object; the zero value if that is of another type, and for nil.
+func valueIn[T any](o *Object) (value T) {
+	if o != nil {
+		value, _ = o.value.(T)
+	}
+	return value
 }
+
+// Policy returns the Policy; nil for other kinds. It must not be modified.
+func (o *Object) Policy() *Policy { return valueIn[*Policy](o) }
 
 // PolicySet returns the PolicySet; nil for other kinds. It must not be modified.
-func (o *Object) PolicySet() *PolicySet {
-	s, _ := o.value.(*PolicySet)
-	return s
-}
+func (o *Object) PolicySet() *PolicySet { return valueIn[*PolicySet](o) }
 
 // Definition returns what a CustomResourceDefinition defines; nil for other kinds. It must not be modified.
-func (o *Object) Definition() *Definition {
-	d, _ := o.value.(*Definition)
-	return d
-}
+func (o *Object) Definition() *Definition { return valueIn[*Definition](o) }
 
 // Migrated returns what a ClusterExtension or a ClusterObjectSet shows of an operator; nil if it shows none. It must
 // not be modified.
-func (o *Object) Migrated() *olm.Migrated {
-	m, _ := o.value.(*olm.Migrated)
-	return m
-}
+func (o *Object) Migrated() *olm.Migrated { return valueIn[*olm.Migrated](o) }
 
 // VirtualOperator reports whether a ClusterServiceVersion has the label of virtual operators.
 func (o *Object) VirtualOperator() bool {

@@ -163,34 +163,27 @@ func (s *Snapshot) Object(kind *Kind, concern Subject, key types.NamespacedName)
 
 // NamespaceAnnotations returns the annotations opgate.io/... of a namespace. They must not be modified.
 func (s *Snapshot) NamespaceAnnotations(name string) map[string]string {
-	o := s.Object(Namespaces, InNamespace(name), types.NamespacedName{Name: name})
-	if o == nil || o.value == nil {
-		return nil
+	if n := valueIn[*storedNamespace](s.Find(Namespaces, types.NamespacedName{Name: name})); n != nil {
+		return n.annotations
 	}
-	return o.value.(*storedNamespace).annotations
+	return nil
 }
 
 // Policy returns a Policy, nil if there is none. It must not be modified.
 func (s *Snapshot) Policy(key types.NamespacedName) *Policy {
-	if o := s.Object(Policies, InCluster(), key); o != nil {
-		return o.Policy()
-	}
-	return nil
+	return valueIn[*Policy](s.Find(Policies, key))
 }
 
 // PolicySet returns a PolicySet, nil if there is none. It must not be modified.
 func (s *Snapshot) PolicySet(key types.NamespacedName) *PolicySet {
-	if o := s.Object(PolicySets, InCluster(), key); o != nil {
-		return o.PolicySet()
-	}
-	return nil
+	return valueIn[*PolicySet](s.Find(PolicySets, key))
 }
 
 // OperatorPolicy returns an OperatorPolicy as it is stored, with the namespace in which it governs something, nil if it
 // does not exist or does not decode.
 func (s *Snapshot) OperatorPolicy(governs string, key types.NamespacedName) *policyv1beta2.OperatorPolicy {
-	if o := s.Object(OperatorPolicies, InNamespace(governs), key); o != nil {
-		return o.value.(*storedPolicy).object
+	if stored := valueIn[*storedPolicy](s.Object(OperatorPolicies, InNamespace(governs), key)); stored != nil {
+		return stored.object
 	}
 	return nil
 }
@@ -290,8 +283,7 @@ func (d *draft) rejudgePackages() {
 	d.change.Packages = append(d.change.Packages, d.packages...)
 	for name, e := range d.next.namespaces.All() {
 		if slices.ContainsFunc(d.packages, e.judged.JudgesByPackage) {
-			e := d.entryOf(name)
-			e.judged, e.notify = true, true
+			d.rejudge(name)
 		}
 	}
 }
@@ -324,7 +316,7 @@ func (e *entry) globalPackages() []string {
 	}
 	var packages []string
 	for _, csv := range e.judged.CSVs() {
-		if state.Here(csv) && csv.Bundle.Package != "" {
+		if state.InstallsOperator(csv) && csv.Bundle.Package != "" {
 			packages = append(packages, csv.Bundle.Package)
 		}
 	}

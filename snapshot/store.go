@@ -167,7 +167,7 @@ func (s *Store) Stale() []*Kind {
 		}
 	}
 	for _, w := range valueOf(&s.freshness.unseen) {
-		if !s.shown(&w) && !slices.Contains(stale, w.kind) {
+		if !s.includes(&w) && !slices.Contains(stale, w.kind) {
 			stale = append(stale, w.kind)
 		}
 	}
@@ -194,8 +194,8 @@ func Names(kinds []*Kind) string {
 	return strings.Join(names, ", ")
 }
 
-// shown reports whether the snapshot shows a write, or the watch has passed it: the object may have been deleted since.
-func (s *Store) shown(w *unseen) bool {
+// includes reports whether the snapshot shows a write, or the watch has passed it: the object may have been deleted since.
+func (s *Store) includes(w *unseen) bool {
 	if current := s.Load(); current != nil && w.shows(current) {
 		return true
 	}
@@ -221,7 +221,7 @@ func (s *Store) Wait(ctx context.Context, kind *Kind, version string, shows func
 // setUnseen sets the writes that are not shown yet, of these.
 func (s *Store) setUnseen(all []unseen) {
 	if len(all) > 0 {
-		all = slices.DeleteFunc(slices.Clone(all), func(w unseen) bool { return s.shown(&w) })
+		all = slices.DeleteFunc(slices.Clone(all), func(w unseen) bool { return s.includes(&w) })
 		s.freshness.unseen.Store(&all)
 	}
 }

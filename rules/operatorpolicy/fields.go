@@ -259,8 +259,8 @@ func readEarlier(v policyv1beta2.StatusConfigAction) policyv1beta2.ComplianceCon
 // ContradictsStatusConfig reports whether a value of complianceConfig contradicts one of the same field in
 // statusConfig. What is not set or not known contradicts nothing.
 func ContradictsStatusConfig(earlier, config string) bool {
-	meant := readEarlier(policyv1beta2.StatusConfigAction(earlier))
-	return meant != "" && config != "" && string(meant) != config
+	present := readEarlier(policyv1beta2.StatusConfigAction(earlier))
+	return present != "" && config != "" && string(present) != config
 }
 
 // earlierValue returns the statusConfig value of a field, by its name in Go; spec may be nil.

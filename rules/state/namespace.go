@@ -35,7 +35,7 @@ type Namespace struct {
 	readings Readings
 }
 
-// unknown is what a nil Namespace stands for.
+// unknown is read in place of a nil Namespace.
 var unknown = &Namespace{contents: NamespaceContents{Facts: &facts.Cluster{}}}
 
 // known returns the namespace, or unknown for nil.

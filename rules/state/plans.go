@@ -81,7 +81,7 @@ type Installed struct {
 	olm.Bundle
 	// UID is that of the object, empty if only a Subscription shows it.
 	UID string
-	// NotUpgradeable is why the operator must not be replaced now, as its OperatorCondition says; empty if it may be.
+	// NotUpgradeable is why the operator must not be replaced now, by its OperatorCondition; empty if it may be.
 	NotUpgradeable string
 }
 
@@ -93,16 +93,16 @@ func (c *Installed) ContentsDigest() (digest [sha256.Size]byte) {
 	return c.Spec.ContentsDigest()
 }
 
-// InstalledBy returns what a ClusterServiceVersion installs; here is false for a copy of one that is installed in
+// InstalledBy returns what a ClusterServiceVersion installs; installs is false for a copy of one that is installed in
 // another namespace, and for a virtual operator, which installs nothing. A CSV whose properties do not parse is still
 // installed, with an unknown package.
-func InstalledBy(c *olm.CSV) (installed Installed, here bool) {
+func InstalledBy(c *olm.CSV) (installed Installed, installs bool) {
 	c.Spec.KeepDigest()
-	return Installed{Bundle: c.StatedBundle(), UID: c.Metadata.UID}, Here(c)
+	return Installed{Bundle: c.StatedBundle(), UID: c.Metadata.UID}, InstallsOperator(c)
 }
 
-// Here reports whether a ClusterServiceVersion installs something in its namespace.
-func Here(c *olm.CSV) bool { return c.Metadata.Labels.CopiedFrom == "" && !c.IsVirtual() }
+// InstallsOperator reports whether a ClusterServiceVersion installs something in its namespace.
+func InstallsOperator(c *olm.CSV) bool { return c.Metadata.Labels.CopiedFrom == "" && !c.IsVirtual() }
 
 // PlanThatInstalled returns the completed plan that wrote a ClusterServiceVersion. Of several, one may be forged: then
 // none is.
@@ -187,7 +187,7 @@ func (n *Namespace) PackageOf(pkg string, source olm.Catalog) *catalog.Package {
 	return n.known().readings.Packages[PackageKey{pkg, source}]
 }
 
-// JudgesByPackage reports whether plans are judged by what a catalog says of a package.
+// JudgesByPackage reports whether plans are judged by a package of a catalog.
 func (n *Namespace) JudgesByPackage(pkg string) bool {
 	for key := range n.known().readings.Packages {
 		if key.Name == pkg {

@@ -293,7 +293,7 @@ func (c *Cache) makeRoom() {
 }
 
 // Watch returns a function for Options.Watch that watches the metadata of the objects: their contents are read only for
-// plans. ConfigMaps are watched in namespaces, each by a watch of its own; nil stands for all.
+// plans. ConfigMaps are watched in namespaces, each by a watch of its own; nil is all.
 func Watch(client metadata.Interface, namespaces []string) func(context.Context, func(string, metav1.Object)) {
 	return func(ctx context.Context, changed func(string, metav1.Object)) {
 		var running sync.WaitGroup

@@ -26,7 +26,7 @@ import (
 	"github.com/opgate/opgate/internal/watched"
 )
 
-// State is what a definition says.
+// State is what is read of a definition.
 type State struct {
 	// Version is the version that policies are read in, "" while there is no definition, and so no policy.
 	Version string
@@ -102,7 +102,7 @@ func (s *State) text() string {
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
 	Resource: "customresourcedefinitions"}
 
-// Watcher follows the definition. A nil Watcher stands for Opgate's own definition.
+// Watcher follows the definition. A nil Watcher is that of Opgate's own definition.
 type Watcher struct {
 	object   *watched.Object
 	changed  chan struct{} // holds one token
