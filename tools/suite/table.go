@@ -76,12 +76,13 @@ var (
 	// clusters are the packages of tests of the product on a real API server, the longest first.
 	clusters = []string{"./loop", "./gate", "./dependency"}
 	// later are tests in clusters that make test-install runs and make test does not: sequences over a real OLM, hostile
-	// sizes, whole documents, and API servers with options of their own.
+	// sizes, whole documents, replicas that are stopped, and API servers with options of their own.
 	later = []string{
 		"TestLoopOLM", "TestLoopRequests", "TestReadme", "TestA4", "TestA3ParallelHostileBodies", "TestA3SlowClients",
 		"TestP4LoadNeverOpens", "TestG6Killed", "TestBigPlan", "TestDocumentsApply", "TestConstraintDocument", "TestPluginDocument",
 		"TestMigrationPages", "TestStaticPolicies", "TestHostedControlPlane", "TestBackstopSupported", "TestA9ClientCertificate",
 		"TestBackstopOLM", "TestA5PlanLendsItsName", "TestStoredAsJudged", "TestConstraintsOLM", "TestPluginRights", "TestB1B2B3B5SharedTables",
+		"TestLoopAlone", "TestG1Stalled",
 	}
 	// installations are the packages of tests with clusters that are about packaging, conversion, sequences and faults.
 	installations = map[string][]string{
