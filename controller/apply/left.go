@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/go-logr/logr"
@@ -16,20 +15,22 @@ import (
 // maxLeft bounds the events on one change, and the names in the log.
 const maxLeft = 20
 
-// Left reports what the tables of a controller with one worker have no room for, in the metric, on the policies and in
-// the log.
+// Left reports what the tables of a controller with one worker have no room for: in metric, events and log.
 type Left struct {
 	Metrics *Metrics
 	Events  *events.Recorder
 	Log     logr.Logger
 
-	// parts are those of tables that have, or had, something left, by table and part.
+	// parts are those of tables that have something left, by table and part.
 	parts map[[2]string][]fair.Origin
 }
 
-// consequences are what it means that a table has no room; elsewhere what depends on it is held.
-var consequences = map[string]string{
-	"backstop": "the webhooks alone hold the rest", "deletion": "not all that it names is protected from deletion"}
+const held = "what depends on it is held"
+
+// consequences are what it means that a table has no room.
+var consequences = map[string]string{"catalogs": held, "packages": held, "versions": held, "records": held,
+	"operators": held, "backstop": "the webhooks alone hold the rest",
+	"deletion": "not all that it names is protected from deletion", "escapes": "the rest is forgotten at the next restart"}
 
 // Set replaces what a part of a table has no room for. A part has a limit of its own.
 func (l *Left) Set(table, part string, left []fair.Origin) {
@@ -40,8 +41,10 @@ func (l *Left) Set(table, part string, left []fair.Origin) {
 	if l.parts == nil {
 		l.parts = map[[2]string][]fair.Origin{}
 	}
-	l.parts[key] = left
-	number, names, consequence := 0, []string(nil), cmp.Or(consequences[table], "what depends on it is held")
+	if l.parts[key] = left; len(left) == 0 {
+		delete(l.parts, key)
+	}
+	number, names, consequence := 0, []string(nil), consequences[table]
 	for other, more := range l.parts {
 		if other[0] == table {
 			number += len(more)

@@ -25,6 +25,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	for _, result := range []string{"approved", "conflict", "refused"} { // from 0, so that the first one is an increase
 		m.approvals.WithLabelValues(result)
 	}
+	for table := range consequences {
+		m.Left(table, 0)
+	}
 	registry.MustRegister(m.approvals, m.writes, m.left)
 	return m
 }

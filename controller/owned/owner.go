@@ -2,15 +2,12 @@ package owned
 
 import (
 	"github.com/go-logr/logr"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/opgate/opgate/internal/watched"
 )
-
-var clusterRoles = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1",
-	Resource: "clusterroles"}
 
 // Owner is the watch of the ClusterRole that grants the rights to objects, and owns them.
 type Owner struct {
@@ -22,7 +19,7 @@ type Owner struct {
 
 // NewOwner returns the watch of an owner, which grants the rights to some objects. Changed is called after each change.
 func NewOwner(client dynamic.Interface, name, grants string, changed func(), log logr.Logger) (*Owner, error) {
-	object, err := watched.New(client, clusterRoles, "", name, changed, log)
+	object, err := watched.New(client, rbacv1.SchemeGroupVersion.WithResource("clusterroles"), "", name, changed, log)
 	return &Owner{Object: object, name: name, grants: grants, log: log}, err
 }
 
@@ -32,8 +29,7 @@ func (o *Owner) Reference() *metav1.OwnerReference {
 	missing := role == nil || role.GetDeletionTimestamp() != nil
 	if missing && !o.missing {
 		o.log.Info("ClusterRole not found: it grants the rights to "+o.grants+
-			" and owns them, so nothing is written without it",
-			"clusterrole", o.name)
+			" and owns them, so nothing is written without it", "clusterrole", o.name)
 	}
 	if o.missing = missing; missing {
 		return nil

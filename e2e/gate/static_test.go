@@ -103,12 +103,8 @@ func TestStaticPolicies(t *testing.T) {
 		}
 	}
 
-	for _, u := range []string{
-		"{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: " + kept.Lease + ", namespace: %s}}",
-		"{apiVersion: v1, kind: ConfigMap, metadata: {name: " + kept.CA + ", namespace: %s}}",
-	} {
-		e.Put(t, harness.Object(u, cluster.OpgateNamespace))
-	}
+	e.Put(t, harness.Object("{apiVersion: v1, kind: ConfigMap, metadata: {name: "+kept.CA+", namespace: %s}}",
+		cluster.OpgateNamespace))
 	static.Write(t, e, harness.AsJSON(t, policy))
 	static.WaitInForce(t, e, true)
 

@@ -89,8 +89,8 @@ var (
 		"e2e": {"./install", "./conversion", "./explore", "./faults", "./node"}, "tools": {"./install"}, "bench": {"./scale"},
 	}
 	// generated are the packages with tests that try 200 of their generated cases in CI, and all with -long.
-	generated = []string{"./admission", "./certs", "./controller/operatorpolicy/compliance", "./conversion", "./rules/backstop",
-		"./rules/change", "./rules/dependency", "./snapshot"}
+	generated = []string{"./admission", "./certs", "./cmd/opgate/manifests", "./controller/operatorpolicy/compliance", "./conversion",
+		"./rules/backstop", "./rules/change", "./rules/dependency", "./snapshot"}
 	// racing are packages that start goroutines or hold locks, and whose tests are short: CI runs them with the race detector.
 	racing = []string{"./internal/events", "./internal/inflight", "./snapshot", "./snapshot/contents", "./snapshot/packages",
 		"./snapshot/templates"}
