@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/opgate/opgate/internal/apijson"
@@ -123,14 +125,14 @@ type Annotations struct {
 	Present bool `json:"-"`
 }
 
-// UnmarshalJSON also sets Present.
-func (a *Annotations) UnmarshalJSON(raw []byte) error {
+// UnmarshalJSON is UnmarshalJSONFrom for decoders that do not know it.
+func (a *Annotations) UnmarshalJSON(raw []byte) error { return apijson.Unmarshal(raw, a) }
+
+// UnmarshalJSONFrom also sets Present. It reads what is large, such as what kubectl applied last, once.
+func (a *Annotations) UnmarshalJSONFrom(r *jsontext.Decoder) error {
 	type plain Annotations
-	if err := apijson.Unmarshal(raw, (*plain)(a)); err != nil {
-		return err
-	}
-	a.Present = !bytes.Equal(raw, []byte("null"))
-	return nil
+	a.Present = r.PeekKind() != 'n'
+	return json.UnmarshalDecode(r, (*plain)(a))
 }
 
 // Labels are those that rules read.

@@ -2,6 +2,7 @@ package olm
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -116,8 +117,11 @@ type Catalog struct {
 const RelatedImagePrefix = "RELATED_IMAGE_"
 
 // SubscriptionConfig is spec.config of a Subscription: what OLM changes in all containers and pods of the operator's
-// Deployments. It is comparable with ==.
+// Deployments. It is decoded as it is written, and read where something depends on what it says. Two are comparable with
+// == in either form: what is written alike has the same effect.
 type SubscriptionConfig struct {
+	// Written is its JSON, if it has not been read.
+	Written string
 	// JSON is what is set, in one form: two configs have the same effect if theirs is the same. It is "" if nothing is
 	// set, and the SHA-256 of what was written if that cannot be read.
 	JSON string
@@ -125,37 +129,62 @@ type SubscriptionConfig struct {
 	Fault string
 }
 
-// UnmarshalJSON never fails: what cannot be read is a Fault. Fields that are not known are one, since they may have any
-// effect.
+// UnmarshalJSON never fails: what is too large to be kept is a Fault.
 func (c *SubscriptionConfig) UnmarshalJSON(raw []byte) error {
 	*c = SubscriptionConfig{}
-	var typed v1alpha1.SubscriptionConfig
-	if c.Fault = readConfig(raw, &typed); c.Fault != "" {
-		digest := sha256.Sum256(raw)
-		c.JSON = hex.EncodeToString(digest[:])
-		return nil
-	}
-	written, err := json.Marshal(&typed)
-	if err != nil {
-		return fmt.Errorf("write the config of a Subscription: %w", err)
-	}
-	if !bytes.Equal(written, []byte("{}")) {
-		c.JSON = string(written)
+	switch {
+	case len(raw) > maxConfigBytes:
+		*c = unreadable(raw, configSize(raw))
+	case string(raw) != "null" && string(raw) != "{}":
+		c.Written = string(raw)
 	}
 	return nil
 }
 
-// readConfig decodes a config, and returns why it cannot be read, or "".
-func readConfig(raw []byte, into *v1alpha1.SubscriptionConfig) string {
+// Read returns the config as it is read. What cannot be read is a Fault, and so are fields that are not known, since
+// they may have any effect.
+func (c *SubscriptionConfig) Read() SubscriptionConfig {
+	if c.Written == "" {
+		return *c
+	}
+	var typed v1alpha1.SubscriptionConfig
+	if fault := readConfig(c.Written, &typed); fault != "" {
+		return unreadable([]byte(c.Written), fault)
+	}
+	written, err := json.Marshal(&typed)
+	if err != nil {
+		panic(err) // built from decoded JSON
+	}
+	if bytes.Equal(written, []byte("{}")) {
+		return SubscriptionConfig{}
+	}
+	return SubscriptionConfig{JSON: string(written)}
+}
+
+func unreadable(raw []byte, fault string) SubscriptionConfig {
+	digest := sha256.Sum256(raw)
+	return SubscriptionConfig{JSON: hex.EncodeToString(digest[:]), Fault: fault}
+}
+
+// configSize returns why a config is too large to be read, or "".
+func configSize(raw []byte) string {
 	if n, _ := apijson.Measure(raw); n > maxConfigValues || len(raw) > maxConfigBytes {
 		return fmt.Sprintf("it has %d values in %d bytes, more than the %d values and %d bytes that are read",
 			n, len(raw), maxConfigValues, maxConfigBytes)
 	}
+	return ""
+}
+
+// readConfig decodes a config, and returns why it cannot be read, or "".
+func readConfig[T any](written string, into *T) string {
+	raw := []byte(written)
+	if fault := configSize(raw); fault != "" {
+		return fault
+	}
 	if apijson.UnmarshalStrict(raw, into) == nil {
 		return ""
 	}
-	*into = v1alpha1.SubscriptionConfig{}
-	strict, err := kjson.UnmarshalStrict(raw, into) // slower; its errors name what is wrong
+	strict, err := kjson.UnmarshalStrict(raw, new(T)) // slower; its errors name what is wrong
 	switch {
 	case err != nil:
 		return text.Truncate(err.Error(), maxConfigFault)
@@ -163,6 +192,59 @@ func readConfig(raw []byte, into *v1alpha1.SubscriptionConfig) string {
 		return text.Truncate(strict[0].Error(), maxConfigFault)
 	}
 	return ""
+}
+
+// reservedConfig is a config of which only what Reserved looks into is decoded.
+type reservedConfig struct {
+	Annotations map[string]string `json:"annotations"`
+	Env         []corev1.EnvVar   `json:"env"`
+
+	EnvFrom      json.RawMessage `json:"envFrom"`
+	Volumes      json.RawMessage `json:"volumes"`
+	VolumeMounts json.RawMessage `json:"volumeMounts"`
+
+	Affinity     json.RawMessage `json:"affinity"`
+	NodeSelector json.RawMessage `json:"nodeSelector"`
+	Resources    json.RawMessage `json:"resources"`
+	Selector     json.RawMessage `json:"selector"`
+	Tolerations  json.RawMessage `json:"tolerations"`
+}
+
+// Reserved returns, by what a message calls them, the parts of a config that change what the operator's containers run
+// or read, or what webhooks and nodes do about its pods: each annotation that is not harmless and each reserved variable,
+// and the lists envFrom, volumes and volumeMounts. The values are JSON. Fault is why these cannot be read.
+func (c *SubscriptionConfig) Reserved() (parts map[string]string, fault string) {
+	written := cmp.Or(c.Written, c.JSON)
+	if c.Fault != "" || written == "" {
+		return nil, c.Fault
+	}
+	var config reservedConfig
+	if fault := readConfig(written, &config); fault != "" {
+		return nil, fault
+	}
+	parts = map[string]string{}
+	for field, list := range map[string]json.RawMessage{"envFrom": config.EnvFrom, "volumes": config.Volumes,
+		"volumeMounts": config.VolumeMounts} {
+		if n, _ := apijson.Measure(list); n > 0 {
+			parts[field] = string(list)
+		}
+	}
+	for key, value := range config.Annotations {
+		if !IsHarmlessAnnotation(key) {
+			parts["annotations["+key+"]"] = value
+		}
+	}
+	for i := range config.Env {
+		env := &config.Env[i]
+		if reserved(env) {
+			raw, err := json.Marshal(env)
+			if err != nil {
+				panic(err) // built from decoded JSON
+			}
+			parts["env["+env.Name+"]"] += string(raw)
+		}
+	}
+	return parts, ""
 }
 
 // ConfigParts are the parts of a config that rules read. Lists are sorted and without duplicates.
@@ -173,10 +255,6 @@ type ConfigParts struct {
 	Env []string
 	// EnvFrom are the objects whose keys become environment variables: configmap/NAME and secret/NAME.
 	EnvFrom []string
-	// Reserved are, by what a message calls them, the parts that change what the operator's containers run or read, or
-	// what webhooks and nodes do about its pods: each annotation that is not harmless and each reserved variable, and
-	// the lists envFrom, volumes and volumeMounts. The values are JSON.
-	Reserved map[string]string
 	// relatedImages are the values of environment variables whose names begin with RelatedImagePrefix, by name: of
 	// several with one name the last counts. A value that comes from another object is "".
 	relatedImages map[string]string
@@ -184,36 +262,20 @@ type ConfigParts struct {
 
 // Parts returns the parts of a config; none of one that cannot be read.
 func (c *SubscriptionConfig) Parts() ConfigParts {
-	p := ConfigParts{relatedImages: map[string]string{}, Reserved: map[string]string{}}
+	p := ConfigParts{relatedImages: map[string]string{}}
+	read := c.Read()
 	var typed v1alpha1.SubscriptionConfig
 	var fields map[string]json.RawMessage
-	if c.Fault != "" || c.JSON == "" ||
-		json.Unmarshal([]byte(c.JSON), &typed) != nil || json.Unmarshal([]byte(c.JSON), &fields) != nil {
+	if read.Fault != "" || read.JSON == "" ||
+		json.Unmarshal([]byte(read.JSON), &typed) != nil || json.Unmarshal([]byte(read.JSON), &fields) != nil {
 		return p
 	}
 	p.Fields = slices.Sorted(maps.Keys(fields))
-	for _, field := range []string{"envFrom", "volumes", "volumeMounts"} {
-		if raw, ok := fields[field]; ok {
-			p.Reserved[field] = string(raw)
-		}
-	}
-	for key, value := range typed.Annotations {
-		if !IsHarmlessAnnotation(key) {
-			p.Reserved["annotations["+key+"]"] = value
-		}
-	}
 	for i := range typed.Env {
 		env := &typed.Env[i]
 		p.Env = append(p.Env, env.Name)
 		if strings.HasPrefix(env.Name, RelatedImagePrefix) {
 			p.relatedImages[env.Name] = env.Value
-		}
-		if reserved(env) {
-			raw, err := json.Marshal(env)
-			if err != nil {
-				panic(err) // built from decoded JSON
-			}
-			p.Reserved["env["+env.Name+"]"] += string(raw)
 		}
 	}
 	for _, from := range typed.EnvFrom {

@@ -48,6 +48,7 @@ func FuzzSubscriptionConfig(f *testing.F) {
 		if err := got.UnmarshalJSON(raw); err != nil {
 			t.Fatal(err)
 		}
+		got = got.Read()
 		var typed v1alpha1.SubscriptionConfig
 		faults, err := kjson.UnmarshalStrict(raw, &typed)
 		if faulty := err != nil || len(faults) > 0; faulty != (got.Fault != "") {

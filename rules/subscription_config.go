@@ -32,27 +32,37 @@ func foreignConfig(in *SubscriptionInput, p *operatorpolicy.Policy) verdict.Find
 	case p.Config.Fault != "":
 		return verdict.OnHold("spec.config", "waits until spec.subscription.config of the policy can be read: "+
 			text.Escape(p.Config.Fault)+"; "+orOverrideConfig).At("spec.config")
-	case config.Fault != "":
-		return verdict.OnHold("spec.config", "it cannot be read: "+text.Escape(config.Fault)+"; correct it, "+
-			orOverrideConfig).At("spec.config")
+	case p.Config.JSON != "" && config.Written == p.Config.Written:
+		return verdict.Finding{}
 	case p.Config.JSON != "":
-		return otherConfig(config, &p.Config)
+		return otherConfig(config.Read(), &p.Config)
 	}
-	added := reservedIn(config, &before)
-	if len(added) == 0 {
+	reserved, fault := config.Reserved()
+	if fault != "" {
+		return unreadableConfig(fault)
+	}
+	had, _ := before.Reserved()
+	maps.DeleteFunc(reserved, func(part, value string) bool { return had[part] == value })
+	if len(reserved) == 0 {
 		return verdict.Finding{}
 	}
-	return verdict.NotAllowed("spec.config with "+text.Names(added, verdict.MaxListed),
+	return verdict.NotAllowed("spec.config with "+text.Names(slices.Sorted(maps.Keys(reserved)), verdict.MaxListed),
 		"let spec.subscription.config of the policy set it, "+orOverrideConfig).At("spec.config")
 }
 
-// otherConfig refuses a config that is not the one of the policy.
-func otherConfig(config, want *olm.SubscriptionConfig) verdict.Finding {
-	if *config == *want {
-		return verdict.Finding{}
-	}
+func unreadableConfig(fault string) verdict.Finding {
+	return verdict.OnHold("spec.config", "it cannot be read: "+text.Escape(fault)+"; correct it, "+orOverrideConfig).
+		At("spec.config")
+}
+
+// otherConfig refuses a config that does not have the effect of the one of the policy.
+func otherConfig(config olm.SubscriptionConfig, want *olm.SubscriptionConfig) verdict.Finding {
 	what := "spec.config is not allowed"
 	switch fields := config.Parts().Fields; {
+	case config.Fault != "":
+		return unreadableConfig(config.Fault)
+	case config.JSON == want.JSON:
+		return verdict.Finding{}
 	case config.JSON == "":
 		what = "leaving out spec.config is not allowed"
 	case !slices.Equal(fields, want.Parts().Fields):
@@ -62,26 +72,17 @@ func otherConfig(config, want *olm.SubscriptionConfig) verdict.Finding {
 		Accepted: "allowed is " + text.Escape(text.Truncate(want.JSON, maxConfigText)) + ", " + orOverrideConfig}
 }
 
-// reservedIn returns the reserved parts of a config that another one does not have, sorted.
-func reservedIn(config, before *olm.SubscriptionConfig) []string {
-	if config.JSON == "" {
-		return nil
-	}
-	had, added := before.Parts().Reserved, config.Parts().Reserved
-	maps.DeleteFunc(added, func(part, value string) bool { return had[part] == value })
-	return slices.Sorted(maps.Keys(added))
-}
-
 // judgeInstalled judges the installed ClusterServiceVersions with a config that is written, by the Constraints that
 // read it and have not spoken: OLM puts the config into force without a plan. What was violated before is excused only
 // if the images of the config stay as they are: else one violation would cover all.
 func (in *SubscriptionInput) judgeInstalled(
 	spoken map[*constraint.Constraint]bool, budget *constraint.Budget, v *verdict.Verdict,
 ) {
-	set, config, before := in.Namespace.Constraints(), in.Subscription.Spec.Config, in.configBefore()
-	if set.Empty() || config == before {
+	set, before := in.Namespace.Constraints(), in.configBefore()
+	if in.Subscription.Spec.Config == before {
 		return
 	}
+	config, before := in.Subscription.Spec.Config.Read(), before.Read()
 	had, has := before.Parts(), config.Parts()
 	excused := config.Fault == "" && slices.Equal(had.Images(), has.Images())
 	for _, c := range in.Namespace.Installed() {

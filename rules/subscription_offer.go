@@ -19,12 +19,14 @@ import (
 // violatedConstraints judges a Subscription by the Constraints, as far as it is known before there is a plan what it
 // will install.
 func violatedConstraints(in *SubscriptionInput, id verdict.RuleID, v *verdict.Verdict) {
-	asked := askedFor(in)
-	set, namespace, budget := in.Namespace.Constraints(), in.Namespace.ForConstraints(),
-		constraint.NewBudget(in.Interrupt)
+	set := in.Namespace.Constraints()
+	if set.Empty() {
+		return
+	}
+	asked, namespace, budget := askedFor(in), in.Namespace.ForConstraints(), constraint.NewBudget(in.Interrupt)
 	spoken := map[*constraint.Constraint]bool{}
 	for _, f := range set.Judge(asked, namespace, budget) {
-		if f.Outcome == constraint.Undecided && (in.Subscription.Spec.Config.Fault == "" ||
+		if f.Outcome == constraint.Undecided && (asked.Config.Fault == "" ||
 			f.Attributes&constraint.Config == 0) {
 			continue // known once there is a plan, and no config is in force before
 		}
@@ -61,8 +63,7 @@ func askedFor(in *SubscriptionInput) *constraint.Bundle {
 		Bundle: olm.Bundle{Package: spec.Package, Channel: spec.Channel, Catalog: in.Subscription.Catalog()},
 		Unknown: constraint.CSV | constraint.Version | constraint.Properties | constraint.InCSV |
 			constraint.Deprecation | constraint.ChangeSet}
-	b.Config = spec.Config
-	if spec.Config.Fault != "" {
+	if b.Config = spec.Config.Read(); b.Config.Fault != "" {
 		b.Unknown |= constraint.Config
 	}
 	if spec.Channel == "" {

@@ -113,6 +113,7 @@ func decodeSubscription(raw []byte) (any, error) {
 		return nil, err
 	}
 	s.Metadata.Trim()
+	s.Spec.Config = s.Spec.Config.Read() // once, and not for each bundle that is judged
 	return s, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -39,6 +40,24 @@ func options(t *testing.T) Options {
 		Revision: "v0 <&>", Now: time.Now}
 }
 
+// TestEscapes compares the escapes in a body with those of plans in use, by which the size is named.
+func TestEscapes(t *testing.T) {
+	size := sizeNamed(escaped)
+	if err := size.build(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var of [256]float64
+	for i := 0; i < len(size.allowed); i++ {
+		if size.allowed[i] == '\\' {
+			i++
+			of[size.allowed[i]] += 100 / float64(len(size.allowed))
+		}
+	}
+	if quotes, slashes := of['"'], of['\\']; math.Abs(quotes-9) > .5 || math.Abs(slashes-2) > .3 {
+		t.Errorf("%.2f %% are escaped quotes and %.2f %% backslashes, want 9 and 2", quotes, slashes)
+	}
+}
+
 // TestRun runs one round of a few reviews, which Opgate has to allow, after one of each size that it has to deny. It
 // looks at no time.
 func TestRun(t *testing.T) {
@@ -46,7 +65,7 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]int{"S": 5 << 10, "M": 84 << 10, "L": 2200 << 10}
+	want := map[string]int{"S": 5 << 10, bare: 2500, "M": 84 << 10, "L": 2200 << 10, escaped: 1900 << 10}
 	var rows []string
 	for _, row := range report.Rows {
 		rows = append(rows, row.Size+" "+row.Server)
@@ -68,8 +87,8 @@ func TestRun(t *testing.T) {
 	if !slices.Equal(rows, every) {
 		t.Errorf("rows %q, want %q", rows, every)
 	}
-	if len(report.Goals) != 9 {
-		t.Errorf("%d goals, want 9", len(report.Goals))
+	if len(report.Goals) != 16 {
+		t.Errorf("%d goals, want 16", len(report.Goals))
 	}
 	for _, goal := range report.Goals {
 		if goal.Met || goal.Got.High != nil {

@@ -34,12 +34,19 @@ type Size struct {
 	allowed, denied []byte // bodies of a review that is allowed, and of one that is not
 }
 
+// Sizes that differ from S and L in what they hold.
+const bare, escaped = "S-bare", "L-escaped"
+
 var sizes = []*Size{
 	{Name: "S", What: "Subscription of 4 KiB, created", reviews: 2_000, timed: 400, rate: 200,
+		path: admission.PathValidateSubscriptions},
+	{Name: bare, What: "the same without config", reviews: 2_000, timed: 400, rate: 200,
 		path: admission.PathValidateSubscriptions},
 	{Name: "M", What: "approval of a plan of 42 KiB a side", reviews: 300, timed: 200, rate: 100,
 		path: admission.PathValidateInstallPlans},
 	{Name: "L", What: "approval of a plan of 1.1 MiB a side", reviews: 40, timed: 12, rate: 4,
+		path: admission.PathValidateInstallPlans},
+	{Name: escaped, What: "the same, with the escapes of plans in use", reviews: 40, timed: 12, rate: 4,
 		path: admission.PathValidateInstallPlans},
 }
 
@@ -87,6 +94,9 @@ func (s *Size) review(ctx context.Context, version string) ([]byte, error) {
 		return nil, err
 	}
 	if kind == "Subscription" {
+		if s.Name == bare {
+			unstructured.RemoveNestedField(object.Object, "spec", "config")
+		}
 		object.Object["spec"].(map[string]any)["startingCSV"] = version
 		applied, err := json.Marshal(object.Object)
 		if err != nil {

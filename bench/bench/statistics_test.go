@@ -80,9 +80,9 @@ func TestGoals(t *testing.T) {
 		opgate []float64
 		want   bool
 	}{
-		"inside":     {opgate: []float64{1.39, 1.40, 1.41}, want: true},
-		"beyond":     {opgate: []float64{1.58, 1.60, 1.62}},
-		"both sides": {opgate: []float64{1.1, 1.4, 1.5}},
+		"inside":     {opgate: []float64{1.64, 1.65, 1.66}, want: true},
+		"beyond":     {opgate: []float64{1.78, 1.80, 1.82}},
+		"both sides": {opgate: []float64{1.3, 1.6, 1.8}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			turns := map[key][]turn{}
@@ -94,17 +94,17 @@ func TestGoals(t *testing.T) {
 					if k.floor == "" {
 						measured.cpu = test.opgate[i]
 					}
-					turns[key{"S", k.String()}] = append(turns[key{"S", k.String()}], measured)
+					turns[key{bare, k.String()}] = append(turns[key{bare, k.String()}], measured)
 				}
 			}
-			size := sizeNamed("S")
+			size := sizeNamed(bare)
 			size.allowed = make([]byte, 1024)
 			report := &Report{}
 			report.fill([]*Size{size}, all, turns)
 			if len(report.Goals) != 2 {
 				t.Fatalf("%d goals, want 2", len(report.Goals))
 			}
-			if got := report.Goals[0]; got.Met != test.want || got.Most != 1.45 {
+			if got := report.Goals[0]; got.Met != test.want || got.Most != 1.7 {
 				t.Errorf("got %+v, want met to be %v", got, test.want)
 			}
 			if got := report.Goals[1]; !got.Met || got.Got.Estimate != 2 {

@@ -1,7 +1,7 @@
 package inflight
 
 import (
-	"bytes"
+	"io"
 
 	"github.com/opgate/opgate/internal/apijson"
 )
@@ -17,28 +17,56 @@ type Head struct {
 // maxName bounds the UID and the namespace in bytes: the UID is repeated in the answer.
 const maxName = 253
 
-// ReadHead reads the head of a review from as much of its text as there is.
-func ReadHead(text []byte) Head {
-	before, _, _ := bytes.Cut(text, []byte(`"object":`))
-	if h := headOf(before); h.UID != "" {
-		return h
-	}
-	return headOf(text) // not in the order that the API server writes
+// ReadHead reads the head of a review from as much of its text as there is. It ends before the object, if the UID is
+// before it, as the API server writes it.
+func ReadHead(text []byte) (h Head) {
+	r := apijson.NewReader(text)
+	_ = members(r, func(name string) error { // what comes before the fault, or before the text ends, is set
+		if name != "request" {
+			return r.SkipValue()
+		}
+		return members(r, func(name string) (err error) {
+			switch {
+			case name == "uid":
+				h.UID, err = readName(r)
+			case name == "namespace":
+				h.Namespace, err = readName(r)
+			case name == "object" && h.UID != "":
+				return io.EOF
+			default:
+				return r.SkipValue()
+			}
+			if h.UID != "" && h.Namespace != "" {
+				return io.EOF
+			}
+			return err
+		})
+	})
+	return h
 }
 
-func headOf(text []byte) (h Head) {
-	var review struct {
-		Request struct {
-			UID       string `json:"uid"`
-			Namespace string `json:"namespace"`
-		} `json:"request"`
+// members reads an object, and calls do after each name; it skips any other value.
+func members(r apijson.Reader, do func(name string) error) error {
+	if r.PeekKind() != '{' {
+		return r.SkipValue()
 	}
-	_ = apijson.Unmarshal(text, &review) // what comes before the fault, or before the text ends, is set
-	if uid := review.Request.UID; len(uid) <= maxName {
-		h.UID = uid
+	return r.Each(func() error {
+		name, err := r.Text()
+		if err != nil {
+			return err
+		}
+		return do(string(name))
+	})
+}
+
+// readName reads a name, "" if the value is none.
+func readName(r apijson.Reader) (string, error) {
+	if r.PeekKind() != '"' {
+		return "", r.SkipValue()
 	}
-	if namespace := review.Request.Namespace; len(namespace) <= maxName {
-		h.Namespace = namespace
+	text, err := r.Text()
+	if len(text) > maxName {
+		return "", err
 	}
-	return h
+	return string(text), err
 }

@@ -268,7 +268,7 @@ func digest(b *Bundle, ns Namespace) factsKey {
 	if b.Change != nil {
 		text(b.Change.Digest, b.Change.From)
 	}
-	text(b.Config.JSON, b.Config.Fault)
+	text(b.Config.Written, b.Config.JSON, b.Config.Fault)
 	unknown := b.Unknown
 	if ns.Unknown {
 		unknown |= NamespaceLabels

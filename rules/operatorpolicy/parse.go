@@ -200,7 +200,10 @@ func (r *reader) config(written *apiextensionsv1.JSON) (c olm.SubscriptionConfig
 		if err := c.UnmarshalJSON(written.Raw); err != nil {
 			c.Fault = err.Error()
 		}
-		if c.Fault != "" {
+		as := c.Written
+		if c = c.Read(); c.Fault == "" {
+			c.Written = as // what is written alike has the same effect
+		} else {
 			_, errs := decoded[operatorsv1alpha1.SubscriptionConfig](specPath.Child("subscription", "config"), written)
 			r.add(errs...)
 		}

@@ -46,7 +46,7 @@ type Policy struct {
 	// HoldDeprecated is set if the policy holds what the catalog deprecates.
 	HoldDeprecated bool
 
-	// Config is spec.subscription.config.
+	// Config is spec.subscription.config, read and as it is written.
 	Config olm.SubscriptionConfig
 	// Deletion is whether what the policy governs may be deleted; Allow for a policy that informs.
 	Deletion policyv1beta2.DeletionAction

@@ -37,10 +37,11 @@ func SetConfig(b *constraint.Bundle, ns *Namespace) {
 		return
 	}
 	for i, s := range ns.Subscribers(b.Package) {
+		config := s.Spec.Config.Read()
 		if i == 0 {
-			b.Config = s.Spec.Config
+			b.Config = config
 		}
-		if s.Spec.Config.Fault != "" || s.Spec.Config != b.Config {
+		if config.Fault != "" || config != b.Config {
 			b.Unknown |= constraint.Config
 		}
 	}

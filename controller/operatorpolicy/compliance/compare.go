@@ -146,7 +146,7 @@ func subscriptionContent(s *olm.Subscription) map[string]any {
 	put(spec, "sourceNamespace", s.Spec.SourceNamespace)
 	put(spec, "startingCSV", s.Spec.StartingCSV)
 	put(spec, "installPlanApproval", s.Spec.InstallPlanApproval)
-	switch config := &s.Spec.Config; {
+	switch config := s.Spec.Config.Read(); {
 	case config.Fault != "":
 		spec["config"] = stream.Withhold(config.Fault)
 	case config.JSON != "":
