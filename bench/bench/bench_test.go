@@ -152,11 +152,11 @@ func TestVerdictsAreCompared(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for want, edit := range map[string]func(*Options){
-		`"XL" is not one of S, M, L`: func(o *Options) { o.Sizes = []string{"S", "XL"} },
-		"0 rounds":                   func(o *Options) { o.Rounds = 0 },
-		"0 policies":                 func(o *Options) { o.Policies = []int{0} },
-		"-1 reviews":                 func(o *Options) { o.Reviews = -1 },
-		"Program and Now":            func(o *Options) { o.Now = nil },
+		`"XL" is not one of S, S-bare, M, L`: func(o *Options) { o.Sizes = []string{"S", "XL"} },
+		"0 rounds":                           func(o *Options) { o.Rounds = 0 },
+		"0 policies":                         func(o *Options) { o.Policies = []int{0} },
+		"-1 reviews":                         func(o *Options) { o.Reviews = -1 },
+		"Program and Now":                    func(o *Options) { o.Now = nil },
 	} {
 		o := options(t)
 		edit(&o)

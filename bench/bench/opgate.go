@@ -34,7 +34,7 @@ func serveOpgate(ctx context.Context, policies int, listening func(net.Addr, []b
 }
 
 // storeOf has a snapshot of the objects in testdata, and of policies for other packages in the same namespace, so many
-// that there is the number asked for.
+// that there is the number asked for; and of the policy of S-bare, which states no config, in its namespace.
 func storeOf(policies int) (*snapshot.Store, error) {
 	var failed error
 	reader := snapshot.Reader{Unreadable: func(k *snapshot.Kind, name types.NamespacedName, err error) {
@@ -49,7 +49,7 @@ func storeOf(policies int) (*snapshot.Store, error) {
 		objects = append(objects, reader.Read(k, data))
 		return failed
 	}
-	for _, name := range []string{"shop", "policies"} {
+	for _, name := range []string{"shop", bareNamespace, "policies"} {
 		u := &unstructured.Unstructured{Object: map[string]any{}}
 		u.SetName(name)
 		u.SetLabels(map[string]string{"kubernetes.io/metadata.name": name})
@@ -71,6 +71,14 @@ func storeOf(policies int) (*snapshot.Store, error) {
 		return nil, err
 	}
 	if err := add(snapshot.OperatorPolicies, policy); err != nil {
+		return nil, err
+	}
+	bare := policy.DeepCopy()
+	bare.SetName(bareNamespace)
+	subscription := bare.Object["spec"].(map[string]any)["subscription"].(map[string]any)
+	subscription["namespace"] = bareNamespace
+	delete(subscription, "config")
+	if err := add(snapshot.OperatorPolicies, bare); err != nil {
 		return nil, err
 	}
 	for i := range policies - 1 {

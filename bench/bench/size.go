@@ -37,6 +37,9 @@ type Size struct {
 // Sizes that differ from S and L in what they hold.
 const bare, escaped = "S-bare", "L-escaped"
 
+// bareNamespace is that of bare, whose policy states no config.
+const bareNamespace = "bare"
+
 var sizes = []*Size{
 	{Name: "S", What: "Subscription of 4 KiB, created", reviews: 2_000, timed: 400, rate: 200,
 		path: admission.PathValidateSubscriptions},
@@ -96,6 +99,7 @@ func (s *Size) review(ctx context.Context, version string) ([]byte, error) {
 	if kind == "Subscription" {
 		if s.Name == bare {
 			unstructured.RemoveNestedField(object.Object, "spec", "config")
+			object.SetNamespace(bareNamespace)
 		}
 		object.Object["spec"].(map[string]any)["startingCSV"] = version
 		applied, err := json.Marshal(object.Object)
