@@ -115,25 +115,45 @@ func uncovered(owned, rules []rbacv1.PolicyRule) (added []rbacv1.PolicyRule, exa
 	if len(owned) == 0 {
 		return rules, true
 	}
-	index := indexRules(normalRules(owned))
+	owned = normalRules(owned)
+	literal := make(map[string]bool, len(owned))
+	for i := range owned {
+		literal[ruleKey(&owned[i])] = true
+	}
 	left := maxComparisons
-	exact = true
 	for i := range rules {
 		rule := &rules[i]
-		if index.literal[ruleKey(rule)] {
+		if literal[ruleKey(rule)] {
 			continue
 		}
-		keys, count := index.keys(rule)
-		if left -= parts(rule) * max(1, count); left < 0 {
-			left = 0
-			exact = false
-			added = append(added, *rule)
-			continue
+		if left -= len(owned) / looksPerComparison; left >= 0 {
+			candidates := slices.DeleteFunc(slices.Clone(owned),
+				func(o rbacv1.PolicyRule) bool { return !mayCover(&o, rule) })
+			if left -= parts(rule) * max(1, len(candidates)); left >= 0 {
+				_, atoms := validation.Covers(candidates, []rbacv1.PolicyRule{*rule})
+				added = append(added, atoms...)
+				continue
+			}
 		}
-		_, atoms := validation.Covers(index.candidates(rule, keys), []rbacv1.PolicyRule{*rule})
-		added = append(added, atoms...)
+		left = -1
+		added = append(added, *rule)
 	}
-	return added, exact
+	return added, left >= 0
+}
+
+// looksPerComparison is how many rules mayCover looks at in the time of one comparison.
+const looksPerComparison = 20
+
+// mayCover reports whether a rule covers a part of another, as far as groups and resources decide that.
+func mayCover(owned, rule *rbacv1.PolicyRule) bool {
+	if len(owned.NonResourceURLs) > 0 && len(rule.NonResourceURLs) > 0 {
+		return true
+	}
+	return slices.ContainsFunc(owned.APIGroups, func(group string) bool {
+		return group == "*" || slices.Contains(rule.APIGroups, group)
+	}) && slices.ContainsFunc(owned.Resources, func(resource string) bool {
+		return resource == "*" || strings.HasPrefix(resource, "*/") || slices.Contains(rule.Resources, resource)
+	})
 }
 
 // maxParts is more than any count of parts that is compared, small enough to multiply.
@@ -147,65 +167,6 @@ func parts(r *rbacv1.PolicyRule) int {
 	}
 	n = min(n*max(1, len(r.ResourceNames)), maxParts)
 	return min(n+min(len(r.NonResourceURLs)*len(r.Verbs), maxParts), maxParts)
-}
-
-// ruleIndex finds the rules that may cover another.
-type ruleIndex struct {
-	literal map[string]bool
-	rules   []rbacv1.PolicyRule
-	// byResource has the indexes of rules by resource, and of those with nonResourceURLs under "".
-	byResource map[string][]int
-}
-
-func indexRules(rules []rbacv1.PolicyRule) *ruleIndex {
-	x := &ruleIndex{literal: make(map[string]bool, len(rules)), rules: rules, byResource: map[string][]int{}}
-	for i := range rules {
-		x.literal[ruleKey(&rules[i])] = true
-		for _, resource := range rules[i].Resources {
-			x.byResource[resource] = append(x.byResource[resource], i)
-		}
-		if len(rules[i].NonResourceURLs) > 0 {
-			x.byResource[""] = append(x.byResource[""], i)
-		}
-	}
-	return x
-}
-
-// keys returns the keys of byResource under which rules are that may cover one, and how many rules those are.
-func (x *ruleIndex) keys(rule *rbacv1.PolicyRule) (keys []string, count int) {
-	keys = []string{"*"}
-	if len(rule.NonResourceURLs) > 0 {
-		keys = append(keys, "")
-	}
-	for _, resource := range rule.Resources {
-		keys = append(keys, resource)
-		if _, sub, ok := strings.Cut(resource, "/"); ok {
-			keys = append(keys, "*/"+sub)
-		}
-	}
-	keys = sorted(keys)
-	for _, key := range keys {
-		count += len(x.byResource[key])
-	}
-	return keys, count
-}
-
-// candidates returns the rules under keys that share a group with one, or that match every group.
-func (x *ruleIndex) candidates(rule *rbacv1.PolicyRule, keys []string) []rbacv1.PolicyRule {
-	var found []int
-	for _, key := range keys {
-		found = append(found, x.byResource[key]...)
-	}
-	slices.Sort(found)
-	var candidates []rbacv1.PolicyRule
-	for _, i := range slices.Compact(found) {
-		owned := &x.rules[i]
-		if len(owned.NonResourceURLs) > 0 || slices.Contains(owned.APIGroups, "*") ||
-			slices.ContainsFunc(rule.APIGroups, func(g string) bool { return slices.Contains(owned.APIGroups, g) }) {
-			candidates = append(candidates, *owned)
-		}
-	}
-	return candidates
 }
 
 // normalRules returns rules with sorted lists, in one order, each once.

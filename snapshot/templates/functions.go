@@ -1,14 +1,17 @@
 package templates
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"reflect"
+	"regexp"
 	"strings"
 	"text/template"
-	"unicode"
 
 	"github.com/Masterminds/sprig/v3"
 	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 const (
@@ -19,6 +22,16 @@ const (
 	maxParsed = 20_000
 	// maxWidth bounds widths, precisions and indexes in a format.
 	maxWidth = 1_000
+	// maxValue bounds what is passed to one call of a function, and each value that it makes, in bytes. A value of a
+	// list or map counts for valueSize, and a text for its length.
+	maxValue  = 1 << 20
+	valueSize = 64
+	// maxProduced bounds what all calls of the functions of a policy make together, maxLookedUp what they look up.
+	maxProduced = 16 << 20
+	maxLookedUp = 64 << 20
+	// maxDepth bounds how deep lists and maps are nested: functions that print them recurse, also where a map contains
+	// itself.
+	maxDepth = 100
 )
 
 var standard = sprig.TxtFuncMap()
@@ -43,84 +56,195 @@ var checks = map[string]func(args []any) error{
 	"wrapWith": func(args []any) error {
 		return fits(len(args[2].(string)), len(args[2].(string))+1, len(args[1].(string)))
 	},
-	"nindent":   func(args []any) error { return indents(args[0].(int), args[1].(string)) },
+	"indent":    indents,
+	"nindent":   indents,
 	"split":     splits,
 	"splitList": splits,
 	"splitn":    func(args []any) error { return splits([]any{args[0], args[2]}) },
-	"printf":    func(args []any) error { return formats(args[0].(string), args[1].([]any)) },
-	"fromJson":  parses, "mustFromJson": parses,
+	"printf":    formats,
+	"fromJson":  parses, "mustFromJson": parses, "fromYaml": parses,
 	"regexMatch": matches, "mustRegexMatch": matches, "regexFind": matches, "mustRegexFind": matches,
 	"regexFindAll": matches, "mustRegexFindAll": matches, "regexSplit": matches, "mustRegexSplit": matches,
 	"regexReplaceAll": replaces, "mustRegexReplaceAll": replaces, "regexReplaceAllLiteral": replaces,
 	"mustRegexReplaceAllLiteral": replaces,
 }
 
-// checked are the functions of checks, and those of the library under other names.
-var checked = func() template.FuncMap {
-	functions := template.FuncMap{
-		"fromYaml": func(text string) (value any, err error) {
-			if err := parses([]any{text}); err != nil {
-				return nil, err
-			}
-			if anchors(text) {
-				return nil, limitErrorf("the functions of templates read no YAML with anchors")
-			}
-			return value, yaml.Unmarshal([]byte(text), &value)
-		},
+// accessors return a part of what is passed to them, or a number: neither is counted.
+var accessors = sets.New("get", "hasKey", "dig", "default", "coalesce", "ternary", "empty", "first", "last",
+	"mustFirst", "mustLast", "kindOf", "kindIs", "typeOf", "typeIs", "hasPrefix", "hasSuffix", "contains", "atoi")
+
+// constructors make a list or map of values that are not copied: only its own size is counted.
+var constructors = sets.New("list", "tuple", "dict", "append", "push", "prepend", "mustAppend", "mustPush",
+	"mustPrepend", "set", "unset", "rest", "mustRest", "initial", "mustInitial", "reverse", "mustReverse", "slice",
+	"mustSlice", "values", "pick", "omit", "pluck")
+
+// counted are the functions whose calls are counted: sprig's, and those of text/template and of the library that make
+// text.
+var counted = func() template.FuncMap {
+	functions := maps.Clone(standard)
+	maps.DeleteFunc(functions, func(name string, _ any) bool { return accessors.Has(name) })
+	maps.Copy(functions, template.FuncMap{"print": fmt.Sprint, "printf": fmt.Sprintf, "println": fmt.Sprintln,
+		"html": template.HTMLEscaper, "js": template.JSEscaper, "urlquery": template.URLQueryEscaper,
+		"fromYaml": fromYAML, "toYaml": toYAML, "until": until, "untilStep": numbers, "seq": sequence})
+	for alias, name := range map[string]string{"base64enc": "b64enc", "base64dec": "b64dec", "fromYAML": "fromYaml",
+		"toYAML": "toYaml", "fromJSON": "fromJson", "mustFromJSON": "mustFromJson", "toJSON": "toJson",
+		"mustToJSON": "mustToJson", "toRawJSON": "toRawJson", "mustToRawJSON": "mustToRawJson"} {
+		functions[alias], checks[alias] = functions[name], checks[name]
 	}
-	for name, check := range checks {
-		function := standard[name]
-		if name == "printf" {
-			function = fmt.Sprintf
-		}
-		functions[name] = guarded(function, check)
-	}
-	functions["fromYAML"], functions["fromJSON"], functions["mustFromJSON"] = functions["fromYaml"],
-		functions["fromJson"], functions["mustFromJson"]
 	return functions
 }()
 
-// guarded returns a function with the same parameters that calls another only if a check passes.
-func guarded(function any, check func(args []any) error) any {
-	v := reflect.ValueOf(function)
-	var in []reflect.Type
-	for i := range v.Type().NumIn() {
-		in = append(in, v.Type().In(i))
+// functions returns the functions that are not the library's.
+func (l *limits) functions() template.FuncMap {
+	functions := template.FuncMap{stepFunction: l.step, outputFunction: l.out, methodFunction: l.made}
+	for name, function := range counted {
+		functions[name] = l.counting(name, function)
 	}
-	failure := reflect.TypeFor[error]()
-	signature := reflect.FuncOf(in, []reflect.Type{v.Type().Out(0), failure}, v.Type().IsVariadic())
+	functions["indent"] = l.counting("indent", l.indent)
+	for _, name := range []string{"fromSecret", "copySecretData"} {
+		functions[name] = withoutSecrets(name)
+	}
+	return functions
+}
+
+// counting returns a function with the same parameters that counts what it is given and what it makes.
+func (l *limits) counting(name string, function any) any {
+	f := reflect.ValueOf(function)
+	var in []reflect.Type
+	for i := range f.Type().NumIn() {
+		in = append(in, f.Type().In(i))
+	}
+	out := []reflect.Type{f.Type().Out(0), reflect.TypeFor[error]()}
+	signature := reflect.FuncOf(in, out, f.Type().IsVariadic())
 	return reflect.MakeFunc(signature, func(args []reflect.Value) []reflect.Value {
-		values := make([]any, len(args))
-		for i, arg := range args {
-			values[i] = arg.Interface()
-		}
-		if err := check(values); err != nil {
-			return []reflect.Value{reflect.Zero(v.Type().Out(0)), reflect.ValueOf(&err).Elem()}
-		}
-		call := v.Call
-		if v.Type().IsVariadic() {
-			call = v.CallSlice
-		}
-		got := call(args)
-		if len(got) == 1 {
-			got = append(got, reflect.Zero(failure))
-		}
-		return got
+		result, err := l.call(name, f, args)
+		return []reflect.Value{result, reflect.ValueOf(&err).Elem()}
 	}).Interface()
+}
+
+func (l *limits) call(name string, f reflect.Value, args []reflect.Value) (result reflect.Value, err error) {
+	result = reflect.Zero(f.Type().Out(0))
+	if err := l.given(name, args); err != nil {
+		return result, err
+	}
+	call := f.Call
+	if f.Type().IsVariadic() {
+		call = f.CallSlice
+	}
+	results := call(args)
+	if len(results) > 1 && !results[1].IsNil() {
+		return result, results[1].Interface().(error)
+	}
+	return results[0], l.makes(name, results[0].Interface())
+}
+
+// given bounds what is passed to a function.
+func (l *limits) given(name string, args []reflect.Value) error {
+	values := make([]any, len(args))
+	for i, arg := range args {
+		values[i] = arg.Interface()
+	}
+	if !constructors.Has(name) && measure(values, maxValue) > maxValue {
+		return limitErrorf("what it passes to a function is larger than 1 MiB in all, or nested too deep")
+	}
+	if check := checks[name]; check != nil {
+		return cmp.Or(l.inTime(), check(values))
+	}
+	return l.inTime()
+}
+
+// makes counts what a function has made.
+func (l *limits) makes(name string, value any) error {
+	if !constructors.Has(name) {
+		return l.produce(measure(value, maxProduced))
+	}
+	size := valueSize
+	if v := reflect.ValueOf(value); v.Kind() == reflect.Slice || v.Kind() == reflect.Map {
+		size += v.Len() * valueSize / 4
+	}
+	return l.produce(size)
+}
+
+// produce counts bytes that a function makes.
+func (l *limits) produce(size int) error {
+	if l.produced += min(size, maxProduced+1); l.produced > maxProduced {
+		return limitErrorf("its functions make more than %d MiB", maxProduced>>20)
+	}
+	return nil
+}
+
+// lookedUp counts what was found.
+func (l *limits) lookedUp(value any) error {
+	if l.found += measure(value, maxLookedUp); l.found > maxLookedUp {
+		return limitErrorf("its lookups find more than %d MiB", maxLookedUp>>20)
+	}
+	return nil
+}
+
+func fromYAML(text string) (value any, err error) {
+	if anchors(text) {
+		return nil, limitErrorf("the functions of templates read no YAML with anchors")
+	}
+	return value, yaml.Unmarshal([]byte(text), &value)
+}
+
+func toYAML(value any) (string, error) {
+	var out strings.Builder
+	encoder := yaml.NewEncoder(&out)
+	encoder.SetIndent(2)
+	err := encoder.Encode(value)
+	return strings.TrimSuffix(out.String(), "\n"), err
+}
+
+// until is sprig's, as numbers is its untilStep.
+func until(count int) ([]int, error) { return numbers(0, count, sign(count)) }
+
+func numbers(start, stop, step int) ([]int, error) {
+	list := []int{}
+	for i := start; step > 0 && i < stop || step < 0 && i > stop; i += step {
+		if list = append(list, i); len(list) > maxSteps {
+			return nil, limitErrorf("a list of more than %d numbers", maxSteps)
+		}
+	}
+	return list, nil
+}
+
+// sequence is sprig's seq: like seq of Unix, with the end included.
+func sequence(args ...int) (string, error) {
+	start, stop, step := 1, 0, 0
+	switch len(args) {
+	case 1:
+		stop = args[0]
+	case 2:
+		start, stop = args[0], args[1]
+	case 3:
+		start, step, stop = args[0], args[1], args[2]
+	default:
+		return "", nil
+	}
+	if step == 0 {
+		step = 1
+		if stop < start {
+			step = -1
+		}
+	}
+	list, err := numbers(start, stop+sign(step), step)
+	return strings.Trim(fmt.Sprint(list), "[]"), err
+}
+
+func sign(n int) int {
+	if n < 0 {
+		return -1
+	}
+	return 1
 }
 
 // indent is the library's, which trims its result, and counts what it makes itself: nothing can follow autoindent,
 // which becomes indent.
 func (l *limits) indent(spaces int, text string) (string, error) {
-	if err := indents(spaces, text); err != nil {
-		return "", err
-	}
 	pad := strings.Repeat(" ", spaces)
 	indented := strings.TrimSpace(pad + strings.ReplaceAll(text, "\n", "\n"+pad))
-	if l.output += len(indented); l.output > maxOutput {
-		return "", limitErrorf("it resolves to more than 1 MiB")
-	}
-	return indented, l.produce(len(indented))
+	return indented, l.write(len(indented))
 }
 
 // fits reports whether a text and a number of others that are put into it are small enough.
@@ -131,7 +255,8 @@ func fits(size, count, each int) error {
 	return nil
 }
 
-func indents(spaces int, text string) error {
+func indents(args []any) error {
+	spaces, text := args[0].(int), args[1].(string)
 	if spaces < 0 {
 		return limitErrorf("cannot indent by less than nothing")
 	}
@@ -176,35 +301,19 @@ func replaces(args []any) error {
 	return fits(len(text)*(1+strings.Count(with, "$")), len(text)+1, len(with))
 }
 
+// wide is a width or precision of more than three digits, or one that is passed.
+var wide = regexp.MustCompile(`%[^%a-zA-Z]*(\*|[0-9]{4})`)
+
 // formats bounds what printf makes: for each verb, what it is given in full, with an escape for each byte.
-func formats(format string, args []any) error {
-	passed, size := measure(args, maxValue), len(format)
-	for rest := format; ; {
-		_, after, found := strings.Cut(rest, "%")
-		if !found {
-			return fits(size, 0, 0)
-		}
-		verb := strings.IndexFunc(after, unicode.IsLetter)
-		flags := after[:max(0, verb)]
-		number := 0
-		for _, c := range []byte(flags) {
-			if number = number*10 + int(c-'0'); c < '0' || c > '9' {
-				number = 0
-			}
-			if c == '*' || number > maxWidth {
-				return limitErrorf("a format has a width or precision above %d, or one that is passed to it", maxWidth)
-			}
-		}
-		factor := 6
-		if verb >= 0 && strings.IndexByte("sdvt", after[verb]) >= 0 && !strings.Contains(flags, "#") {
-			factor = 1
-		}
-		size += 2*maxWidth + factor*passed
-		if size > maxOutput {
-			return fits(size, 0, 0)
-		}
-		rest = after
+func formats(args []any) error {
+	format := args[0].(string)
+	if wide.MatchString(format) {
+		return limitErrorf("a format has a width or precision of more than three digits, or one that is passed to it")
 	}
+	if strings.Count(format, "%") > maxProduced/(2*maxWidth+6*measure(args[1], maxValue)) {
+		return limitErrorf("a function makes a text of more than %d MiB", maxProduced>>20)
+	}
+	return nil
 }
 
 // anchors reports whether a text that is read as YAML may define an anchor: a few aliases of it are a large document.
@@ -224,4 +333,52 @@ func marks(text string, mark byte) bool {
 
 func word(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+// measure returns the size of a value, and one above the limit as soon as it exceeds that or is nested too deep.
+func measure(value any, limit int) int {
+	size := 0
+	if text, ok := value.(string); ok {
+		size = len(text)
+	} else if !add(reflect.ValueOf(value), &size, limit, maxDepth) {
+		return limit + 1
+	}
+	return min(size, limit+1)
+}
+
+func add(v reflect.Value, size *int, limit, depth int) bool {
+	if *size += valueSize; *size > limit || depth == 0 {
+		return false
+	}
+	switch v.Kind() {
+	case reflect.String:
+		*size += v.Len()
+	case reflect.Interface, reflect.Pointer:
+		*size -= valueSize // what it refers to counts
+		return v.IsNil() || add(v.Elem(), size, limit, depth-1)
+	case reflect.Slice, reflect.Array:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			*size += v.Len()
+			break
+		}
+		for i := range v.Len() {
+			if !add(v.Index(i), size, limit, depth-1) {
+				return false
+			}
+		}
+	case reflect.Map:
+		for entry := v.MapRange(); entry.Next(); {
+			if !add(entry.Key(), size, limit, depth-1) || !add(entry.Value(), size, limit, depth-1) {
+				return false
+			}
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if !add(v.Field(i), size, limit, depth-1) {
+				return false
+			}
+		}
+	default: // numbers and what has no content
+	}
+	return *size <= limit
 }

@@ -17,17 +17,10 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// grace is how long a resolution may exceed its time limit before it is abandoned.
-const grace = 2 * time.Second
-
 // handle completes one policy, publishes the result, and reports whether a retry may help.
 func (r *Resolver) handle(ctx context.Context, key types.NamespacedName) (retry bool) {
 	r.mu.Lock()
 	e, session := r.entries[key], r.sessions[key]
-	if session != nil && session.late {
-		r.mu.Unlock()
-		return false // the policy is queued again when it ends
-	}
 	var op *policyv1beta2.OperatorPolicy
 	if e != nil {
 		op = e.op
@@ -141,8 +134,10 @@ func (r *Resolver) publish(key types.NamespacedName, e *entry, found *snapshot.C
 }
 
 // resolveParts writes the resolved parts into a policy.
-func (r *Resolver) resolveParts(ctx context.Context, key types.NamespacedName, session *held, scope scope, parts []part,
-	completed *policyv1beta2.OperatorPolicy) (problems []string, retry bool) {
+func (r *Resolver) resolveParts(
+	ctx context.Context, key types.NamespacedName, session templateSession, scope scope, parts []part,
+	completed *policyv1beta2.OperatorPolicy,
+) (problems []string, retry bool) {
 	var here []part
 	for _, p := range parts {
 		if contains(p.written, "{{hub") {
@@ -168,76 +163,30 @@ func (r *Resolver) resolveParts(ctx context.Context, key types.NamespacedName, s
 	return problems, retry
 }
 
-// run resolves parts in a separate goroutine, and abandons it when its time is up. Templates cannot be
-// interrupted from outside: requests end with the session and loops check the context, but a single
-// function that runs for very long keeps its goroutine until it ends. So the number of abandoned goroutines
-// is limited; at the limit no more templates are resolved until one of them ends.
+// run resolves parts, in a new session if there is none.
 func (r *Resolver) run(
-	ctx context.Context, key types.NamespacedName, session *held, scope scope, parts []part,
+	ctx context.Context, key types.NamespacedName, session templateSession, scope scope, parts []part,
 ) ([]answer, bool) {
-	r.mu.Lock()
-	overdue := r.overdue
-	r.mu.Unlock()
-	if overdue >= maxOverdue {
-		return all(parts, "too many templates that take too long are still being resolved"), true
-	}
 	if session == nil {
-		opened, err := r.open(ctx, key, func() { r.queue.Add(key) })
-		if err != nil {
+		var err error
+		if session, err = r.open(ctx, key, func() { r.queue.Add(key) }); err != nil {
 			return all(parts, err.Error()), true
 		}
-		session = &held{templateSession: opened}
 		r.mu.Lock()
 		r.sessions[key] = session
 		r.mu.Unlock()
 	}
-	type result struct {
-		answers []answer
-		retry   bool
-	}
-	done := make(chan result, 1)
-	limited, cancel := context.WithTimeout(ctx, overdueAfter)
+	limited, cancel := context.WithTimeout(ctx, maxTime)
 	defer cancel()
-	go func() {
-		var res result
-		res.answers, res.retry = session.resolve(limited, scope, parts)
-		done <- res
-	}()
-	select {
-	case res := <-done:
-		return res.answers, res.retry
-	case <-limited.Done():
-	}
-	session.interrupt()
-	patience := time.NewTimer(grace)
-	defer patience.Stop()
-	select {
-	case <-done:
-	case <-patience.C:
-		r.mu.Lock()
-		session.late = true
-		r.overdue++
-		r.mu.Unlock()
-		go func() {
-			<-done
-			r.end(key, session)
-			r.mu.Lock()
-			r.overdue--
-			r.mu.Unlock()
-			r.queue.AddRateLimited(key)
-		}()
-	}
-	return all(parts, "it takes longer than "+overdueAfter.String()), true
+	return session.resolve(limited, scope, parts)
 }
 
 // end closes a session.
-func (r *Resolver) end(key types.NamespacedName, session *held) {
+func (r *Resolver) end(key types.NamespacedName, session templateSession) {
 	session.close()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.sessions[key] == session {
-		delete(r.sessions, key)
-	}
+	delete(r.sessions, key)
 }
 
 func all(parts []part, problem string) []answer {

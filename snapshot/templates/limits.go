@@ -1,13 +1,12 @@
 package templates
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"slices"
 	"strconv"
-	"strings"
-	"text/template"
 	"text/template/parse"
 )
 
@@ -20,7 +19,7 @@ const (
 	// maxProblem bounds the text of a problem.
 	maxProblem = 1 << 10
 
-	stepFunction, outputFunction = "opgateStep", "opgateOutput"
+	stepFunction, outputFunction, methodFunction = "opgateStep", "opgateOutput", "opgateMethod"
 )
 
 // limitError is an error of our own functions, which the template library wraps with its position. The text
@@ -41,7 +40,7 @@ var undecided = []string{
 	"genSignedCertWithKey",
 }
 
-// limits are the functions that enforce the bounds of templates, for one resolution of a policy.
+// limits bound one resolution of a policy.
 type limits struct {
 	ctx context.Context // the library passes no context to functions of templates
 	// steps are the iterations of loops; output, produced and found are bytes that were written, made by functions and
@@ -51,29 +50,28 @@ type limits struct {
 	anchor, alias bool
 }
 
-func (l *limits) functions() template.FuncMap {
-	functions := template.FuncMap{
-		stepFunction: l.step, outputFunction: l.out,
-		argumentFunction: l.argument, resultFunction: l.result, shallowFunction: l.shallow, lookupFunction: l.lookedUp,
-		"fromSecret": withoutSecrets("fromSecret"), "copySecretData": withoutSecrets("copySecretData"),
-		"until":     func(count int) ([]int, error) { return l.numbers(0, count, sign(count)) },
-		"untilStep": l.numbers,
-		"seq":       l.sequence,
-		"indent":    l.indent,
-	}
-	maps.Copy(functions, checked)
-	return functions
-}
-
-// step is inserted at the beginning of every loop's body.
-func (l *limits) step() (string, error) {
-	if err := l.ctx.Err(); err != nil {
-		return "", limitErrorf("it takes too long")
-	}
+// step is inserted at the beginning of every loop's body, with the bytes of text in that.
+func (l *limits) step(text int) (string, error) {
 	if l.steps++; l.steps > maxSteps {
 		return "", limitErrorf("its loops go round more than %d times", maxSteps)
 	}
-	return "", nil
+	return "", cmp.Or(l.inTime(), l.write(text))
+}
+
+// inTime fails when the time of the resolution is up.
+func (l *limits) inTime() error {
+	if l.ctx.Err() != nil {
+		return limitErrorf("it takes longer than %s", maxTime)
+	}
+	return nil
+}
+
+// write counts bytes of the output.
+func (l *limits) write(size int) error {
+	if l.output += min(size, maxOutput+1); l.output > maxOutput {
+		return limitErrorf("it resolves to more than 1 MiB")
+	}
+	return nil
 }
 
 // out is inserted at the end of every action that writes to the output.
@@ -88,13 +86,7 @@ func (l *limits) out(value any) (any, error) {
 		}
 		text = fmt.Sprint(value) // as it will be printed
 	}
-	if err := l.written(text); err != nil {
-		return nil, err
-	}
-	if l.output += len(text); l.output > maxOutput {
-		return nil, limitErrorf("it resolves to more than 1 MiB")
-	}
-	return value, nil
+	return value, cmp.Or(l.written(text), l.write(len(text)))
 }
 
 // written refuses output that has both an anchor and an alias: the library reads it as YAML, also without the quotes
@@ -107,49 +99,17 @@ func (l *limits) written(text string) error {
 	return nil
 }
 
-// numbers is sprig's untilStep.
-func (l *limits) numbers(start, stop, step int) ([]int, error) {
-	list := []int{}
-	for i := start; step > 0 && i < stop || step < 0 && i > stop; i += step {
-		if list = append(list, i); len(list) > maxSteps {
-			return nil, limitErrorf("a list of more than %d numbers", maxSteps)
-		}
+// made is inserted after every call of a method, such as Format of a time: the functions count themselves.
+func (l *limits) made(value any) (any, error) {
+	size := measure(value, maxValue)
+	if size > maxValue {
+		return nil, limitErrorf("a method makes more than 1 MiB")
 	}
-	return list, nil
+	return value, l.produce(size)
 }
 
-// sequence is sprig's seq: like seq of Unix, with the end included.
-func (l *limits) sequence(args ...int) (string, error) {
-	start, stop, step := 1, 0, 0
-	switch len(args) {
-	case 1:
-		stop = args[0]
-	case 2:
-		start, stop = args[0], args[1]
-	case 3:
-		start, step, stop = args[0], args[1], args[2]
-	default:
-		return "", nil
-	}
-	if step == 0 {
-		step = 1
-		if stop < start {
-			step = -1
-		}
-	}
-	list, err := l.numbers(start, stop+sign(step), step)
-	return strings.Trim(fmt.Sprint(list), "[]"), err
-}
-
-func sign(n int) int {
-	if n < 0 {
-		return -1
-	}
-	return 1
-}
-
-// bounded rewrites template text so that its loops are counted and its output is measured; nothing else can
-// stop a running template.
+// bounded inserts calls into template text that count its loops and its output: nothing else ends a template, and
+// {{ range 1000000000 }} calls no function.
 func (l *limits) bounded(text string) (string, error) {
 	if len(text) > maxText {
 		return "", fmt.Errorf("it is longer than %d KiB", maxText>>10)
@@ -164,65 +124,81 @@ func (l *limits) bounded(text string) (string, error) {
 	if len(trees) > 1 {
 		return "", errors.New("define and block are not supported")
 	}
-	if err := l.boundList(tree, tree.Root); err != nil {
+	if _, err := l.boundList(tree, tree.Root); err != nil {
 		return "", err
 	}
 	return tree.Root.String(), nil
 }
 
-func (l *limits) boundList(tree *parse.Tree, list *parse.ListNode) error {
+// boundList returns the bytes of text in a list and its branches, without those in loops.
+func (l *limits) boundList(tree *parse.Tree, list *parse.ListNode) (text int, err error) {
 	if list == nil {
-		return nil
+		return 0, nil
 	}
 	for _, node := range list.Nodes {
+		var body, otherwise int
 		switch node := node.(type) {
 		case *parse.TextNode:
-			if err := l.written(string(node.Text)); err != nil {
-				return err
-			}
+			body, err = len(node.Text), l.written(string(node.Text))
 		case *parse.ActionNode:
-			countPipe(tree, node.Pipe)
+			countMethods(tree, node.Pipe)
 			last := node.Pipe.Cmds[len(node.Pipe.Cmds)-1].String()
-			if len(node.Pipe.Decl) > 0 || last == "autoindent" { // autoindent must be last, and counts itself
-				continue
+			if len(node.Pipe.Decl) == 0 && last != "autoindent" { // which must be last, and counts itself
+				node.Pipe.Cmds = append(node.Pipe.Cmds, command(tree, outputFunction))
 			}
-			node.Pipe.Cmds = append(node.Pipe.Cmds, command(tree, outputFunction))
 		case *parse.RangeNode:
-			if err := l.boundBranch(tree, &node.BranchNode); err != nil {
-				return err
-			}
-			step := &parse.ActionNode{NodeType: parse.NodeAction, Pipe: &parse.PipeNode{
-				NodeType: parse.NodePipe, Cmds: []*parse.CommandNode{command(tree, stepFunction)}}}
-			node.List.Nodes = append([]parse.Node{step}, node.List.Nodes...)
+			body, otherwise, err = l.boundBranch(tree, &node.BranchNode)
+			number := &parse.NumberNode{NodeType: parse.NodeNumber, IsInt: true, Int64: int64(body),
+				Text: strconv.Itoa(body)}
+			step := &parse.ActionNode{NodeType: parse.NodeAction, Pipe: &parse.PipeNode{NodeType: parse.NodePipe,
+				Cmds: []*parse.CommandNode{command(tree, stepFunction, number)}}}
+			node.List.Nodes = slices.Insert(node.List.Nodes, 0, parse.Node(step))
+			body = 0
 		case *parse.IfNode:
-			if err := l.boundBranch(tree, &node.BranchNode); err != nil {
-				return err
-			}
+			body, otherwise, err = l.boundBranch(tree, &node.BranchNode)
 		case *parse.WithNode:
-			if err := l.boundBranch(tree, &node.BranchNode); err != nil {
-				return err
-			}
+			body, otherwise, err = l.boundBranch(tree, &node.BranchNode)
 		case *parse.TemplateNode:
-			return errors.New("template is not supported")
+			err = errors.New("template is not supported")
 		}
+		if err != nil {
+			return 0, err
+		}
+		text += body + otherwise
 	}
-	return nil
+	return text, nil
 }
 
-func (l *limits) boundBranch(tree *parse.Tree, branch *parse.BranchNode) error {
-	countPipe(tree, branch.Pipe)
-	if err := l.boundList(tree, branch.List); err != nil {
-		return err
+func (l *limits) boundBranch(tree *parse.Tree, branch *parse.BranchNode) (body, otherwise int, err error) {
+	countMethods(tree, branch.Pipe)
+	if body, err = l.boundList(tree, branch.List); err == nil {
+		otherwise, err = l.boundList(tree, branch.ElseList)
 	}
-	return l.boundList(tree, branch.ElseList)
+	return body, otherwise, err
 }
 
-// command returns a call of one of our functions, with numbers before what is piped to it.
-func command(tree *parse.Tree, function string, number ...int) *parse.CommandNode {
-	args := []parse.Node{parse.NewIdentifier(function).SetTree(tree)}
-	for _, n := range number {
-		args = append(args, &parse.NumberNode{NodeType: parse.NodeNumber, IsInt: true, Int64: int64(n),
-			Text: strconv.Itoa(n)})
+// countMethods inserts a call after each call of a method in a pipeline.
+func countMethods(tree *parse.Tree, node parse.Node) {
+	switch node := node.(type) {
+	case *parse.PipeNode:
+		var commands []*parse.CommandNode
+		for i, c := range node.Cmds {
+			for _, arg := range c.Args {
+				countMethods(tree, arg)
+			}
+			commands = append(commands, c)
+			if _, function := c.Args[0].(*parse.IdentifierNode); !function && (i > 0 || len(c.Args) > 1) {
+				commands = append(commands, command(tree, methodFunction))
+			}
+		}
+		node.Cmds = commands
+	case *parse.ChainNode:
+		countMethods(tree, node.Node)
 	}
-	return &parse.CommandNode{NodeType: parse.NodeCommand, Args: args}
+}
+
+// command returns a call of one of our functions.
+func command(tree *parse.Tree, function string, args ...parse.Node) *parse.CommandNode {
+	identifier := parse.NewIdentifier(function).SetTree(tree)
+	return &parse.CommandNode{NodeType: parse.NodeCommand, Args: append([]parse.Node{identifier}, args...)}
 }

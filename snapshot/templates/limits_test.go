@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/Masterminds/sprig/v3"
 )
@@ -41,10 +42,27 @@ func TestF2TemplatesCountBytes(t *testing.T) {
 			entry: `{{ range until 9999 }}{{ $x := repeat 1000 "x" | sha512sum }}{{ end }}`},
 		{name: "control: a list that grows",
 			entry: `{{ $l := list }}{{ range until 500 }}{{ $l = append $l "x" }}{{ end }}{{ len $l }}`},
+		{name: "attack: text in a loop", entry: `{{ range until 9999 }}` + strings.Repeat("x", 60_000) + `{{ end }}`,
+			want: "it resolves to more than 1 MiB"},
+		{name: "attack: text in the branches of loops", entry: `{{ range until 99 }}{{ if true }}{{ range until 99 }}` +
+			strings.Repeat("x", 60_000) + `{{ else }}y{{ end }}{{ end }}{{ end }}`,
+			want: "it resolves to more than 1 MiB"},
+		{name: "attack: a loop without a function", entry: `{{ range 1000000000 }}{{ end }}`,
+			want: "its loops go round more than 10000 times"},
+		{name: "attack: output in a loop without a function", entry: `{{ $x := "` + strings.Repeat("x", 1000) +
+			`" }}{{ range 1000000000 }}{{ $x }}{{ end }}`, want: "it resolves to more than 1 MiB"},
+		{name: "attack: a method", entry: `{{ $t := toDate "2006-01-02" "2020-11-11" }}{{ $x := "1" }}` +
+			strings.Repeat(`{{ $x = ($t.Format $x) }}`, 40), want: "a method makes more than 1 MiB"},
+		{name: "attack: a method in parentheses", entry: `{{ $t := toDate "2006-01-02" "2020-11-11" }}{{ $x := ` +
+			strings.Repeat("($t.Format ", 40) + `"1"` + strings.Repeat(")", 40) + ` }}`, want: "a method makes more than 1 MiB"},
+		{name: "attack: a method of what is piped", entry: `{{ $t := toDate "2006-01-02" "2020-11-11" }}{{ $x := "1"` +
+			strings.Repeat(" | $t.Format", 40) + ` }}`, want: "a method makes more than 1 MiB"},
 		{name: "attack: print", entry: double(`print $x $x`), want: passed},
 		{name: "attack: print in parentheses", entry: double(`(print $x $x) | trim`), want: passed},
-		{name: "attack: printf", entry: double(`printf "%s%s" $x $x`), want: made},
-		{name: "attack: printf with indexes", entry: double(`printf "%[1]s%[1]s" $x`), want: made},
+		{name: "attack: printf", entry: double(`printf "%s%s" $x $x`), want: passed},
+		{name: "attack: printf with indexes", entry: double(`printf "%[1]s%[1]s" $x`), want: passed},
+		{name: "attack: printf with many verbs", entry: `{{ $x := printf (repeat 9999 "%[1]s") (repeat 9999 "x") }}`,
+			want: "a function makes a text of more than 16 MiB"},
 		{name: "attack: printf with a width", entry: `{{ printf "%1000000000d" 1 }}`, want: "a format has a width"},
 		{name: "attack: printf with a width that is passed", entry: `{{ printf "%*d" 1000000000 1 }}`,
 			want: "a format has a width"},
@@ -52,7 +70,7 @@ func TestF2TemplatesCountBytes(t *testing.T) {
 		{name: "attack: cat", entry: double(`cat $x $x`), want: passed},
 		{name: "attack: join", entry: double(`list $x $x | join ""`), want: passed},
 		{name: "attack: join by a long text", entry: `{{ join (repeat 200000 "x") (until 5000) }}`, want: made},
-		{name: "attack: replace", entry: double(`replace "x" "xx" $x`), want: passed},
+		{name: "attack: replace", entry: double(`replace "x" "xx" $x`), want: made},
 		{name: "attack: regexReplaceAll", entry: double(`regexReplaceAll "x" $x "xx"`),
 			want: "a regular expression is longer"},
 		{name: "attack: regexReplaceAll by its own text",
@@ -115,7 +133,7 @@ func TestF2TemplatesCountBytes(t *testing.T) {
 func TestF2EveryFunctionIsBounded(t *testing.T) {
 	s, _ := startAPI(t).session(t)
 	l := &limits{ctx: context.Background()}
-	functions := sprig.TxtFuncMap()
+	functions := sprig.TxtFuncMap() // with what is not counted
 	maps.Copy(functions, l.functions())
 	for _, name := range []string{"print", "printf", "println", "html", "js", "urlquery", "len", "index", "toYaml",
 		"toYAML", "toJSON", "toRawJSON", "base64enc", "base64dec", "toInt", "toBool",
@@ -169,4 +187,27 @@ func combinations(f reflect.Type) []string {
 		all = next
 	}
 	return all
+}
+
+// TestF2TemplatesEndInTime resolves templates that would run for hours: the session has ended them when it returns.
+func TestF2TemplatesEndInTime(t *testing.T) {
+	for name, entry := range map[string]string{
+		"loops":     strings.Repeat(`{{ range 1000000000 }}`, 4) + strings.Repeat(`{{ end }}`, 4),
+		"functions": `{{ $l := until 9999 }}{{ range $l }}{{ $x := uniq $l }}{{ end }}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := startAPI(t).session(t)
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			start := time.Now()
+			op := policy(versions(entry))
+			answers, _ := s.resolve(ctx, scope{namespace: op.Namespace}, templated(op))
+			if took := time.Since(start); took > 20*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			if answers[0].problem == "" {
+				t.Error("it has no problem")
+			}
+		})
+	}
 }

@@ -22,8 +22,9 @@
 // # Limits
 //
 // A policy's template text, loops, output, time and the size of its lookups are bounded, and so are the bytes that its
-// functions make: the calls in a template are rewritten so that what each takes and makes is counted (count.go), and
-// functions that make much of little refuse before they do (functions.go).
+// functions make: every function counts what it takes and makes, and those that make much of little refuse before they
+// do (functions.go). The library bounds neither loops nor output and ends no template, so these are counted by calls
+// that are inserted into the text (limits.go).
 package templates
 
 import (
@@ -50,10 +51,8 @@ const (
 	lastRetry  = 5 * time.Minute
 	// workers is the number of policies that are resolved concurrently.
 	workers = 4
-	// maxOverdue is the number of abandoned resolutions that may still be running before no more are started.
-	maxOverdue = 8
-	// overdueAfter is the time limit of a resolution.
-	overdueAfter = 20 * time.Second
+	// maxTime is the time limit of a resolution.
+	maxTime = 20 * time.Second
 )
 
 // Packages returns packages of catalogs; *packages.Cache implements it. It must call PackageChanged for each change.
@@ -96,18 +95,15 @@ type Resolver struct {
 	mu      sync.Mutex
 	entries map[types.NamespacedName]*entry
 	// sessions are opened and closed by the worker that handles the policy, which is one at a time.
-	sessions map[types.NamespacedName]*held
-	overdue  int
+	sessions map[types.NamespacedName]templateSession
 }
 
 // templateSession resolves the templates of one policy.
 type templateSession interface {
-	// resolve resolves parts and reports whether a retry may help.
+	// resolve resolves parts until the context ends, and reports whether a retry may help.
 	resolve(ctx context.Context, scope scope, parts []part) (answers []answer, retry bool)
 	// lost reports whether the watches of the session have ended.
 	lost() bool
-	// interrupt cancels requests in progress; the session cannot be used afterwards.
-	interrupt()
 	// close ends the session. No resolve may be running.
 	close()
 }
@@ -128,13 +124,6 @@ type entry struct {
 	// waitsFor is the package whose namespace is missing.
 	waitsFor  string
 	published *snapshot.Completion
-}
-
-// held is the session of a policy.
-type held struct {
-	templateSession
-	// late is set while an abandoned resolution still runs in it.
-	late bool
 }
 
 // New returns a resolver. Start runs it.
@@ -165,7 +154,8 @@ func newResolver(
 		o.Key = func() []byte { return nil }
 	}
 	return &Resolver{o: o, open: open, entries: map[types.NamespacedName]*entry{},
-		sessions: map[types.NamespacedName]*held{}, queue: supply.NewQueue[types.NamespacedName](firstRetry, lastRetry)}
+		sessions: map[types.NamespacedName]templateSession{},
+		queue:    supply.NewQueue[types.NamespacedName](firstRetry, lastRetry)}
 }
 
 // Policy adds or updates a policy. It does not block. The result is passed to Publish, and
@@ -222,13 +212,11 @@ func (r *Resolver) Start(ctx context.Context) error {
 	})
 	r.mu.Lock()
 	sessions := r.sessions
-	r.sessions = map[types.NamespacedName]*held{}
+	r.sessions = map[types.NamespacedName]templateSession{}
 	r.mu.Unlock()
 	var closing sync.WaitGroup
-	for _, h := range sessions {
-		if !h.late {
-			closing.Go(h.close)
-		}
+	for _, session := range sessions {
+		closing.Go(session.close)
 	}
 	closing.Wait()
 	return nil

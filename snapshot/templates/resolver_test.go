@@ -60,17 +60,13 @@ type texts struct {
 	replace []string
 	problem string
 	gone    bool
-	hang    chan struct{}
 	closed  bool
 }
 
 func (s *texts) resolve(_ context.Context, _ scope, parts []part) ([]answer, bool) {
 	s.mu.Lock()
-	replacer, problem, hang := strings.NewReplacer(s.replace...), s.problem, s.hang
+	replacer, problem := strings.NewReplacer(s.replace...), s.problem
 	s.mu.Unlock()
-	if hang != nil {
-		<-hang
-	}
 	if problem != "" {
 		return all(parts, problem), true
 	}
@@ -117,7 +113,7 @@ func startRig(t *testing.T, o Options) *rig {
 		error) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		s := &texts{replace: g.next.replace, problem: g.next.problem, hang: g.next.hang}
+		s := &texts{replace: g.next.replace, problem: g.next.problem}
 		g.sessions, g.change = append(g.sessions, s), changed
 		return s, nil
 	})
@@ -264,51 +260,6 @@ func TestSessionThatLostItsWatchesIsReplaced(t *testing.T) {
 		synctest.Wait()
 		if len(g.sessions) != 2 || !g.sessions[0].closed {
 			t.Errorf("%d sessions, the first closed: %v", len(g.sessions), g.sessions[0].closed)
-		}
-	})
-}
-
-// A template that cannot be stopped must not block others, nor run twice.
-func TestTemplateThatHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := startRig(t, Options{})
-		hang := make(chan struct{})
-		g.next.hang = hang
-		for _, name := range []string{"a", "b", "c", "d", "e"} { // more than there are workers
-			g.Policy(policy(func(op *policyv1beta2.OperatorPolicy) {
-				op.Name, op.Spec.Versions = name,
-					[]string{"{{ v }}"}
-			}))
-		}
-		synctest.Wait()
-		g.mu.Lock()
-		g.next.hang, g.next.replace = nil, []string{"{{ v }}", "etcd.v1"}
-		g.mu.Unlock()
-		time.Sleep(2*(overdueAfter+grace) + time.Second)
-		got := g.published()
-		if len(got) != 5 {
-			t.Fatalf("%d resolutions, want 5", len(got))
-		}
-		late := 0
-		for _, r := range got {
-			if len(r.Problems) > 0 {
-				late++
-				if want := "spec.versions does not resolve: it takes longer than 20s"; r.Problems[0] != want {
-					t.Errorf("problem %q, want %q", r.Problems[0], want)
-				}
-			}
-		}
-		if late != 4 {
-			t.Errorf("%d policies are late, want 4", late)
-		}
-		if len(g.sessions) != 5 {
-			t.Errorf("%d sessions: a template that hangs was begun again", len(g.sessions))
-		}
-		close(hang)
-		time.Sleep(lastRetry)
-		synctest.Wait()
-		if got := g.published(); len(got) != 4 {
-			t.Errorf("%d resolutions after the end, want 4", len(got))
 		}
 	})
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -111,6 +110,7 @@ func (changed reconciler) Reconcile(context.Context, client.ObjectIdentifier) (r
 
 func (s *session) lost() bool { return s.transport.gone.Load() || s.spoilt.Load() }
 
+// interrupt cancels requests in progress: the libraries pass no context. The session cannot be used afterwards.
 func (s *session) interrupt() {
 	s.spoilt.Store(true)
 	s.cancel()
@@ -136,13 +136,15 @@ func (s *session) close() {
 }
 
 func (s *session) resolve(ctx context.Context, scope scope, parts []part) (answers []answer, retry bool) {
-	s.watcher.scope = scope
+	defer context.AfterFunc(ctx, s.interrupt)()
+	l := &limits{ctx: ctx}
+	s.watcher.scope, s.watcher.limits = scope, l
 	if err := s.resolver.StartQueryBatch(s.id); err != nil {
 		return all(parts, err.Error()), true
 	}
-	l := &limits{ctx: ctx}
+	functions := l.functions()
 	for _, p := range parts {
-		value, err := s.resolvePart(l, &p)
+		value, err := s.resolvePart(l, functions, &p)
 		if err == nil {
 			answers = append(answers, answer{value: value})
 			continue
@@ -158,10 +160,13 @@ func (s *session) resolve(ctx context.Context, scope scope, parts []part) (answe
 	if err := s.resolver.EndQueryBatch(s.id); err != nil {
 		return all(parts, err.Error()), true
 	}
+	if err := l.inTime(); err != nil {
+		return all(parts, err.Error()), true
+	}
 	return answers, retry
 }
 
-func (s *session) resolvePart(l *limits, p *part) (any, error) {
+func (s *session) resolvePart(l *limits, functions template.FuncMap, p *part) (any, error) {
 	raw, err := json.Marshal(p.written)
 	if err != nil {
 		return nil, err
@@ -175,7 +180,7 @@ func (s *session) resolvePart(l *limits, p *part) (any, error) {
 		return nil, parseError{err}
 	}
 	result, err := s.resolver.ResolveTemplate([]byte(limited), nil, &templates.ResolveOptions{
-		InputIsYAML: true, Watcher: &s.id, CustomFunctions: l.functions(), DenylistFunctions: slices.Clone(undecided)})
+		InputIsYAML: true, Watcher: &s.id, CustomFunctions: functions, DenylistFunctions: slices.Clone(undecided)})
 	if err == nil && len(result.ResolvedJSON) > maxOutput {
 		err = limitErrorf("it resolves to more than 1 MiB")
 	}
@@ -213,10 +218,10 @@ func mayPass(err error) bool {
 		errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// rewritten is what the rewritten template has and the written one has not.
-var rewritten = regexp.MustCompile(` \| opgate[A-Z][a-z]+( \d+)?`)
+// inserted are the calls that the template as it was written does not have.
+var inserted = strings.NewReplacer(" | "+outputFunction, "", " | "+methodFunction, "")
 
-// problem returns why a part does not resolve, without the marks of the rewritten template. An error of a function may
+// problem returns why a part does not resolve, without the calls that were inserted. An error of a function may
 // quote what it was given, so it is shown only where nothing was looked up, or where it is about a lookup that is
 // literal in the text of the policy.
 func (s *session) problem(p *part, err error) string {
@@ -235,7 +240,7 @@ func (s *session) problem(p *part, err error) string {
 	case !strings.HasPrefix(shown, "template: "): // else the library does not parse it
 		shown = "its result is not YAML"
 	}
-	return text.Truncate(rewritten.ReplaceAllString(shown, ""), maxProblem)
+	return text.Truncate(inserted.Replace(shown), maxProblem)
 }
 
 // ofLookup reports whether an error is one of a lookup, which quotes what was to be looked up and nothing else.
