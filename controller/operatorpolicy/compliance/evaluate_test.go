@@ -110,7 +110,8 @@ func (in *fixture) input() *Input {
 func input(changes ...given) *Input {
 	in := &fixture{NamespaceExists: true, Input: Input{
 		Policy: &policyv1beta2.OperatorPolicy{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "policies", Name: "etcd-policy", Generation: 3},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "policies", Name: "etcd-policy", UID: "uid-policy",
+				Generation: 3},
 			Spec: policyv1beta2.OperatorPolicySpec{
 				RemediationAction: policyv1beta2.Inform, ComplianceType: policyv1beta2.MustHave,
 				UpgradeApproval: policyv1beta2.UpgradeApprovalAutomatic,

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/stream"
@@ -113,7 +114,8 @@ func (e *evaluation) differentGroup(
 // missingGroup is for a namespace without a group.
 func (e *evaluation) missingGroup() (Condition, []Action, bool) {
 	o := olm.ObjectMeta{Namespace: e.wanted.namespace, Name: noName}
-	metadata := map[string]any{"namespace": o.Namespace}
+	metadata := map[string]any{"namespace": o.Namespace,
+		"annotations": map[string]any{metakey.CreatedBy: string(e.Policy.UID)}}
 	spec, recorded, note := map[string]any(nil), e.recordedGroup(), ""
 	if e.wanted.group != nil {
 		o.Name = e.wanted.group.name

@@ -169,7 +169,7 @@ func (e *evaluation) missingSubscription(groupUsable bool) (Condition, []Action)
 			"metadata": map[string]any{"name": o.Name, "namespace": o.Namespace,
 				"labels": map[string]any{metakey.Managed: ""},
 				"annotations": map[string]any{metakey.Managed: e.managedBy(),
-					metakey.PolicyFields: *e.wanted.fields}},
+					metakey.PolicyFields: *e.wanted.fields, metakey.CreatedBy: string(e.Policy.UID)}},
 			"spec": spec},
 		Done: condition(TypeSubscription, metav1.ConditionTrue, "SubscriptionCreated",
 			"the required Subscription "+named(&o)+" was created", e.created(kindSubscription, o)),
