@@ -98,10 +98,10 @@ func (r *reconciler) removeStale(ctx context.Context, ns *state.Namespace, plan 
 			after, nil
 	}
 	object := &unstructured.Unstructured{Object: plan.Metadata.Reference(olm.InstallPlanGVK)}
-	if err := r.writer.Do(ctx, apply.Delete, object, object); err != nil {
-		if apply.Outdated(err) {
-			return true, "", 0, nil
-		}
+	switch err := r.writer.Delete(ctx, object); {
+	case apply.Outdated(err):
+		return true, "", 0, nil
+	case err != nil:
 		return false, stays, 0, fmt.Errorf("delete stale InstallPlan %s: %w", key, err)
 	}
 	deleted.done(plan, r.Now())
