@@ -14,25 +14,34 @@ import (
 	"github.com/opgate/opgate/stream"
 )
 
-// Do carries out an action: it creates an object, sends the difference between two states of it, or deletes the live
-// one. The object receives the identity and the version in the response.
-func (w *Writer) Do(ctx context.Context, verb string, live, object *unstructured.Unstructured) (err error) {
-	switch verb {
+// Verb returns the verb of a write that makes one state of an object another one. Nil is for an object that does not
+// exist.
+func Verb(live, object *unstructured.Unstructured) string {
+	switch {
+	case live == nil:
+		return Create
+	case object == nil:
+		return Delete
+	}
+	return Patch
+}
+
+// Do makes the live state of an object another one: it creates the object, sends the difference, to a subresource if one
+// is named, or deletes it. The new state receives the identity and the version in the response.
+func (w *Writer) Do(ctx context.Context, live, object *unstructured.Unstructured, subresource ...string) (err error) {
+	switch Verb(live, object) {
 	case Create:
 		err = w.Client.Create(ctx, object)
 		if apierrors.IsAlreadyExists(err) && object.GroupVersionKind() == snapshot.Namespaces.GroupVersionKind {
 			err = nil // another client was first, with the same result
 		}
-	case Update, Patch:
-		err = w.update(ctx, live, object)
-	case UpdateStatus:
-		err = w.update(ctx, live, object, "status")
+		w.Metrics.Wrote(Create, object.GetKind(), err)
 	case Delete:
-		return w.Delete(ctx, live)
-	default:
-		return fmt.Errorf("verb %q is not known", verb)
+		err = w.Delete(ctx, live)
+	case Patch:
+		err = w.update(ctx, live, object, subresource...)
+		w.Metrics.Wrote(Patch, object.GetKind(), err)
 	}
-	w.Metrics.Wrote(verb, object.GetKind(), err)
 	return err
 }
 
@@ -84,13 +93,13 @@ func (w *Writer) whole(ctx context.Context, live, object *unstructured.Unstructu
 	return live, nil
 }
 
-// Done waits until the snapshot shows an action.
-func (w *Writer) Done(ctx context.Context, verb string, object *unstructured.Unstructured) error {
-	kind := snapshot.KindOf(object.GroupVersionKind())
-	version := object.GetResourceVersion()
-	if verb == Delete {
-		version = ""
+// Done waits until the snapshot shows what Do has written.
+func (w *Writer) Done(ctx context.Context, live, object *unstructured.Unstructured) error {
+	written, version := live, ""
+	if object != nil {
+		written, version = object, object.GetResourceVersion()
 	}
+	kind := snapshot.KindOf(written.GroupVersionKind())
 	return w.Store.Wait(ctx, kind, version,
-		func(s *snapshot.Snapshot) bool { return s.Shows(kind, object, verb == Delete) })
+		func(s *snapshot.Snapshot) bool { return s.Shows(kind, written, object == nil) })
 }

@@ -79,7 +79,7 @@ func TestUpdate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &stored{version: c.version}
-			err := writer(t, s).Do(t.Context(), Update, c.live, c.next)
+			err := writer(t, s).Do(t.Context(), c.live, c.next)
 			if !slices.Equal(s.patches, c.want) || apierrors.IsConflict(err) != (c.version == "8") {
 				t.Errorf("%s (%v), want %s", s.patches, err, c.want)
 			}

@@ -23,13 +23,12 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// The verbs of writes, by which they are counted. Update and Patch are the same.
+// The verbs of writes, by which they are counted.
 const (
-	Create       = "create"
-	Update       = "update"
-	Patch        = "patch"
-	UpdateStatus = "update status"
-	Delete       = "delete"
+	Create = "create"
+	Update = "update"
+	Patch  = "patch"
+	Delete = "delete"
 )
 
 // Writer sends the writes of a controller.

@@ -109,7 +109,7 @@ func (r *reconciler) removeStale(ctx context.Context, ns *state.Namespace, plan 
 		Note: "deleted, so that OLM plans again: " + why})
 	log.FromContext(ctx).Info("stale plan deleted", "namespace", plan.Metadata.Namespace, "name", plan.Metadata.Name,
 		"csvs", plan.Spec.CSVNames, "reason", why)
-	return true, "", 0, r.writer.Done(ctx, apply.Delete, object)
+	return true, "", 0, r.writer.Done(ctx, object, nil)
 }
 
 // ownedBySubscription reports whether a plan has owners as OLM sets them. In a namespace that is judged only OLM

@@ -348,6 +348,18 @@ func describeRelated(related []policyv1beta2.RelatedObject) []string {
 	return lines
 }
 
+func verbOf(a Action) string {
+	switch {
+	case a.Status:
+		return "update status"
+	case a.Live == nil:
+		return "create"
+	case a.Object == nil:
+		return "delete"
+	}
+	return "update"
+}
+
 func describeAction(a Action) string {
 	content := a.Object
 	if content == nil {
@@ -365,7 +377,7 @@ func describeAction(a Action) string {
 	if namespace, ok := metadata["namespace"].(string); ok {
 		name = namespace + "/" + name
 	}
-	return strings.TrimSpace(string(a.Verb) + " " + kind + " " + name)
+	return strings.TrimSpace(verbOf(a) + " " + kind + " " + name)
 }
 
 var allTypes = []string{TypeValidPolicySpec, TypeOperatorGroup, TypeSubscription, TypeInstallPlan,

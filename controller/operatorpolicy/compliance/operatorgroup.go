@@ -107,7 +107,7 @@ func (e *evaluation) differentGroup(
 	done := condition(TypeOperatorGroup, metav1.ConditionTrue, "OperatorGroupUpdated",
 		"the OperatorGroup "+named(&group.Metadata)+" was updated to match the policy",
 		e.related(kindOperatorGroup, group.Metadata, policyv1beta2.Compliant, relatedUpdated))
-	return f, []Action{{Verb: Update, Live: live, Object: corrected(live, differences), Done: done,
+	return f, []Action{{Live: live, Object: corrected(live, differences), Done: done,
 		Failed: f.because("enforced")}}, true
 }
 
@@ -152,7 +152,6 @@ func (e *evaluation) missingGroup() (Condition, []Action, bool) {
 	done := condition(TypeOperatorGroup, metav1.ConditionTrue, "OperatorGroupCreated",
 		"the required OperatorGroup was created in namespace "+o.Namespace+note, e.created(kindOperatorGroup, o))
 	return f, []Action{{
-		Verb: Create,
 		Object: map[string]any{"apiVersion": olm.V1.String(), "kind": kindOperatorGroup,
 			"metadata": metadata, "spec": spec},
 		Done: done, Failed: f.because("created"),
