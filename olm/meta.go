@@ -116,6 +116,8 @@ type Annotations struct {
 	ManagedBy string `json:"operatorpolicy.policy.open-cluster-management.io/managed"`
 	// PolicyFields lists the fields of a Subscription that Opgate set when it created it; nil if it did not.
 	PolicyFields *string `json:"opgate.io/policy-fields"`
+	// CreatedBy is the UID of the OperatorPolicy that created a Subscription or an OperatorGroup.
+	CreatedBy string `json:"opgate.io/created-by"`
 	// OperatorNamespace is the namespace of the operator that a ClusterServiceVersion, or its copy, belongs to.
 	OperatorNamespace string `json:"olm.operatorNamespace"`
 	// AuthorProperties holds properties that authors of bundles write by hand, as a plain list.

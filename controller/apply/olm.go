@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
@@ -16,25 +14,11 @@ import (
 // Approve approves a plan only if it is in the state that was judged: if OLM or another replica has changed it since,
 // the error is Outdated.
 func (w *Writer) Approve(ctx context.Context, plan *olm.InstallPlan) error {
-	key := types.NamespacedName{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name}
-	err := w.patch(ctx, Head(snapshot.InstallPlans, key), Merge(map[string]any{
-		"metadata": map[string]any{"resourceVersion": plan.Metadata.ResourceVersion},
-		"spec":     map[string]any{"approved": true},
-	}))
+	err := w.patch(ctx, Version(snapshot.InstallPlans, &plan.Metadata),
+		map[string]any{"spec": map[string]any{"approved": true}})
 	w.Metrics.approved(err)
 	if err != nil {
-		return fmt.Errorf("approve InstallPlan %s: %w", key, err)
-	}
-	return nil
-}
-
-// Annotate sets annotations of a plan, unless the plan has changed since: see Outdated.
-func (w *Writer) Annotate(ctx context.Context, plan *olm.InstallPlan, annotations map[string]string) error {
-	key := types.NamespacedName{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name}
-	if err := w.Patch(ctx, Head(snapshot.InstallPlans, key), Merge(map[string]any{
-		"metadata": map[string]any{"resourceVersion": plan.Metadata.ResourceVersion, "annotations": annotations},
-	})); err != nil {
-		return fmt.Errorf("annotate InstallPlan %s: %w", key, err)
+		return fmt.Errorf("approve InstallPlan %s: %w", plan.Metadata.Key(), err)
 	}
 	return nil
 }
@@ -59,9 +43,6 @@ func (w *Writer) Approved(ctx context.Context, plans []*olm.InstallPlan) error {
 // resolves again when a Subscription, an OperatorGroup or the namespace changes, or after 15 minutes, but not when a
 // ClusterServiceVersion changes. If the Subscription has changed since it was read, the error is Outdated.
 func (w *Writer) Resync(ctx context.Context, sub *olm.Subscription, now time.Time) error {
-	key := types.NamespacedName{Namespace: sub.Metadata.Namespace, Name: sub.Metadata.Name}
-	return w.Patch(ctx, Head(snapshot.Subscriptions, key), Merge(map[string]any{"metadata": map[string]any{
-		"resourceVersion": sub.Metadata.ResourceVersion,
-		"annotations":     rules.ResyncRequest(now.UTC().Format(time.RFC3339)),
-	}}))
+	return w.Patch(ctx, Version(snapshot.Subscriptions, &sub.Metadata), map[string]any{"metadata": map[string]any{
+		"annotations": rules.ResyncRequest(now.UTC().Format(time.RFC3339))}})
 }

@@ -37,7 +37,7 @@ func (r *reconciler) store(ctx context.Context, owner *metav1.OwnerReference) er
 			continue
 		}
 		delete(r.written, k.key())
-		if err := r.writer.Do(ctx, apply.Delete, live, live); err != nil && !apply.Outdated(err) {
+		if err := r.writer.Delete(ctx, live); err != nil && !apply.Outdated(err) {
 			return fmt.Errorf("delete %s: %w", k.key(), err)
 		}
 		r.Log.Info("deleted", "kind", k.name, "name", k.object)

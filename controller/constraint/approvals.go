@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/opgate/opgate/controller/apply"
@@ -29,17 +29,32 @@ func (r *reconciler) switchApprovals(ctx context.Context, ns *state.Namespace) e
 }
 
 func (r *reconciler) switchApproval(ctx context.Context, sub *olm.Subscription, changes []verdict.Change) error {
-	patch := apply.Locked(sub.Metadata.ResourceVersion, verdict.Patch(changes))
-	switch err := r.writer.Patch(ctx, apply.Head(snapshot.Subscriptions, keyOf(sub)), patch); {
+	switch err := r.writer.Patch(ctx, apply.Version(snapshot.Subscriptions, &sub.Metadata), merged(changes)); {
 	case apply.Outdated(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("switch the approval of Subscription %s: %w", keyOf(sub), err)
+		return fmt.Errorf("switch the approval of Subscription %s: %w", sub.Metadata.Key(), err)
 	}
 	log.FromContext(ctx).Info("approval of Subscription switched", "namespace", sub.Metadata.Namespace,
 		"name", sub.Metadata.Name,
 		"because", changes[0].Message)
 	return nil
+}
+
+// merged returns changes of fields as a merge patch.
+func merged(changes []verdict.Change) map[string]any {
+	fields := map[string]any{}
+	for _, c := range changes {
+		in, path := fields, strings.Split(strings.TrimPrefix(c.Path, "/"), "/")
+		for _, name := range path[:len(path)-1] {
+			if in[name] == nil {
+				in[name] = map[string]any{}
+			}
+			in = in[name].(map[string]any)
+		}
+		in[strings.ReplaceAll(path[len(path)-1], "~1", "/")] = c.Value // nil removes it
+	}
+	return fields
 }
 
 // resync makes OLM resolve a namespace again, by one of its Subscriptions.
@@ -49,13 +64,9 @@ func (r *reconciler) resync(ctx context.Context, ns *state.Namespace) error {
 			continue
 		}
 		if err := r.writer.Resync(ctx, sub, r.Now()); err != nil && !apply.Outdated(err) {
-			return fmt.Errorf("trigger OLM re-resolution for Subscription %s: %w", keyOf(sub), err)
+			return fmt.Errorf("trigger OLM re-resolution for Subscription %s: %w", sub.Metadata.Key(), err)
 		}
 		return nil
 	}
 	return nil
-}
-
-func keyOf(sub *olm.Subscription) types.NamespacedName {
-	return types.NamespacedName{Namespace: sub.Metadata.Namespace, Name: sub.Metadata.Name}
 }

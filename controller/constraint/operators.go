@@ -87,18 +87,18 @@ func (r *reconciler) reconcileOperators(
 // write carries out one action and waits until the snapshot shows it. Otherwise reason says why the object could not be
 // written.
 func (r *reconciler) write(ctx context.Context, a virtual.Action) (reason string, err error) {
-	object := cmp.Or(a.Object, a.Live)
-	err = r.writer.Do(ctx, string(a.Verb), a.Live, object)
+	object, verb := cmp.Or(a.Object, a.Live), apply.Verb(a.Live, a.Object)
+	err = r.writer.Do(ctx, a.Live, a.Object)
 	switch {
 	case apply.Outdated(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return "", nil
-	case a.Verb == virtual.Create && apierrors.IsAlreadyExists(err):
+	case verb == apply.Create && apierrors.IsAlreadyExists(err):
 		return nameTaken, nil
 	case err != nil:
 		return string(apierrors.ReasonForError(err)),
-			fmt.Errorf("%s virtual operator %s/%s: %w", a.Verb, object.GetNamespace(), object.GetName(), err)
+			fmt.Errorf("%s virtual operator %s/%s: %w", verb, object.GetNamespace(), object.GetName(), err)
 	}
-	log.FromContext(ctx).Info("virtual operator written", "verb", a.Verb, "constraint", a.Constraint,
+	log.FromContext(ctx).Info("virtual operator written", "verb", verb, "constraint", a.Constraint,
 		"namespace", object.GetNamespace(), "name", object.GetName())
-	return "", r.writer.Done(ctx, string(a.Verb), object)
+	return "", r.writer.Done(ctx, a.Live, a.Object)
 }

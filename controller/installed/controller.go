@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/manager"
@@ -97,9 +96,7 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (ctrl.Resu
 	}
 	var err error
 	if encoded == "" {
-		err = r.writer.Client.Delete(ctx, object, client.Preconditions{UID: &object.UID,
-			ResourceVersion: &object.ResourceVersion})
-		r.Writes.Wrote(apply.Delete, "ConfigMap", err)
+		err = r.writer.Delete(ctx, object)
 	} else {
 		err = r.writer.Put(ctx, object)
 	}

@@ -1,6 +1,7 @@
 package operatorpolicy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -10,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
 )
 
@@ -19,31 +21,41 @@ func (r *reconciler) act(
 	ctx context.Context, op *policyv1beta2.OperatorPolicy, out *compliance.Outcome,
 ) (acted bool, err error) {
 	for _, a := range out.Actions {
-		object := &unstructured.Unstructured{Object: a.Live}
-		if a.Object != nil {
-			object = (&unstructured.Unstructured{Object: a.Object}).DeepCopy()
+		live, object := unstructuredOf(a.Live), unstructuredOf(a.Object).DeepCopy()
+		var subresource []string
+		if a.Status {
+			subresource = []string{"status"}
 		}
-		err := r.writer.Do(ctx, string(a.Verb), &unstructured.Unstructured{Object: a.Live}, object)
-		logger := log.FromContext(ctx).WithValues("policy", client.ObjectKeyFromObject(op), "verb", a.Verb,
-			"kind", object.GetKind(), "namespace", object.GetNamespace(), "name", object.GetName())
+		err := r.writer.Do(ctx, live, object, subresource...)
+		verb, about := apply.Verb(live, object), cmp.Or(object, live)
+		logger := log.FromContext(ctx).WithValues("policy", client.ObjectKeyFromObject(op), "verb", verb,
+			"kind", about.GetKind(), "namespace", about.GetNamespace(), "name", about.GetName())
 		if err != nil {
 			if reason := apierrors.ReasonForError(err); a.Failed != nil && !outdated(err) && reason != "" {
 				out.Replace(a.Failed(err.Error()))
 			}
-			return acted, fmt.Errorf("%s %s %s/%s for OperatorPolicy %s/%s: %w", a.Verb, object.GetKind(),
-				object.GetNamespace(), object.GetName(), op.Namespace, op.Name, err)
+			return acted, fmt.Errorf("%s %s %s/%s for OperatorPolicy %s/%s: %w", verb, about.GetKind(),
+				about.GetNamespace(), about.GetName(), op.Namespace, op.Name, err)
 		}
 		logger.Info("written")
 		acted = true
-		if a.Verb == compliance.UpdateStatus {
+		if a.Status {
 			r.Metrics.intervention.Inc()
 		}
-		out.Replace(a.Done.For(object.GetName(), string(object.GetUID())))
-		if err := r.writer.Done(ctx, string(a.Verb), object); err != nil {
+		out.Replace(a.Done.For(about.GetName(), string(about.GetUID())))
+		if err := r.writer.Done(ctx, live, object); err != nil {
 			return acted, err
 		}
 	}
 	return acted, nil
+}
+
+// unstructuredOf returns an object with this content, nil for none.
+func unstructuredOf(content map[string]any) *unstructured.Unstructured {
+	if content == nil {
+		return nil
+	}
+	return &unstructured.Unstructured{Object: content}
 }
 
 // outdated reports whether an action failed because another client has written the object since it was observed. What

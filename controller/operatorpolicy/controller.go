@@ -51,8 +51,7 @@ type Controller struct {
 	Now func() time.Time
 
 	// queue has namespaces; "" stands for the policies that govern nothing yet.
-	queue      manager.Queue[string]
-	unrecorded unrecorded
+	queue manager.Queue[string]
 }
 
 // AddTo adds the controller to the manager of the leader.

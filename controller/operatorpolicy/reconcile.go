@@ -49,7 +49,6 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 	})
 	for _, deleted := range r.state.replace(namespace, own, r.Now()) {
 		r.Metrics.forget(deleted.Namespace, deleted.Name)
-		r.unrecorded.forget(deleted)
 	}
 	if !rules.MayHaveCandidates(ns) {
 		r.Metrics.judge(namespace, current.Built(), r.Now).end()
@@ -121,7 +120,7 @@ func (r *reconciler) evaluate(
 	if p.Incomplete {
 		return false, 0, nil // it is being resolved: a status about its template text would be outdated at once
 	}
-	op, current := r.unrecorded.in(p.Object), r.Store.Load()
+	op, current := p.Object, r.Store.Load()
 	in := new(*shared)
 	in.Policy, in.Rules, in.Problems, in.Approvals = op, p, p.Problems, approvals
 	in.Cluster = op.Labels[metakey.ClusterName]
@@ -151,7 +150,6 @@ func (r *reconciler) evaluate(
 	if event != nil {
 		r.report(ctx, op, *event)
 	}
-	r.unrecorded.set(op, compliance.CreatedSince(p.Object.Status.RelatedObjects, status.RelatedObjects))
 	return acted, out.After, errors.Join(failed, r.writeStatus(ctx, p, status, acted))
 }
 

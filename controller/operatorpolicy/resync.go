@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/opgate/opgate/controller/apply"
@@ -87,22 +86,16 @@ func (r *reconciler) resync(
 
 // repair makes OLM work on a Subscription again.
 func (r *reconciler) repair(ctx context.Context, sub *olm.Subscription, ns *state.Namespace, now time.Time) error {
-	key := types.NamespacedName{Namespace: sub.Metadata.Namespace, Name: sub.Metadata.Name}
 	if plan := interrupted(sub, ns); plan != nil {
 		// As OLM does when the rights of the account change.
-		key.Name = plan.Metadata.Name
-		return r.writer.Patch(ctx, apply.Head(snapshot.InstallPlans, key), apply.Merge(map[string]any{
-			"metadata": map[string]any{"uid": plan.Metadata.UID, "resourceVersion": plan.Metadata.ResourceVersion},
-			"status":   map[string]any{"phase": olm.PhaseInstalling},
-		}), "status")
+		return r.writer.Patch(ctx, apply.Version(snapshot.InstallPlans, &plan.Metadata),
+			map[string]any{"status": map[string]any{"phase": olm.PhaseInstalling}}, "status")
 	}
 	if dangling(sub, ns) {
 		// As OLM does, unless the plan was deleted before OLM had set a condition for it.
-		return r.writer.Patch(ctx, apply.Head(snapshot.Subscriptions, key), apply.Merge(map[string]any{
-			"metadata": map[string]any{"uid": sub.Metadata.UID, "resourceVersion": sub.Metadata.ResourceVersion},
+		return r.writer.Patch(ctx, apply.Version(snapshot.Subscriptions, &sub.Metadata), map[string]any{
 			"status": map[string]any{"installPlanRef": nil, "installplan": nil, "currentCSV": nil, "state": nil,
-				"lastUpdated": now.UTC().Format(time.RFC3339)},
-		}), "status")
+				"lastUpdated": now.UTC().Format(time.RFC3339)}}, "status")
 	}
 	return r.writer.Resync(ctx, sub, now)
 }

@@ -98,10 +98,10 @@ func (r *reconciler) removeStale(ctx context.Context, ns *state.Namespace, plan 
 			after, nil
 	}
 	object := &unstructured.Unstructured{Object: plan.Metadata.Reference(olm.InstallPlanGVK)}
-	if err := r.writer.Do(ctx, apply.Delete, object, object); err != nil {
-		if apply.Outdated(err) {
-			return true, "", 0, nil
-		}
+	switch err := r.writer.Delete(ctx, object); {
+	case apply.Outdated(err):
+		return true, "", 0, nil
+	case err != nil:
 		return false, stays, 0, fmt.Errorf("delete stale InstallPlan %s: %w", key, err)
 	}
 	deleted.done(plan, r.Now())
@@ -109,7 +109,7 @@ func (r *reconciler) removeStale(ctx context.Context, ns *state.Namespace, plan 
 		Note: "deleted, so that OLM plans again: " + why})
 	log.FromContext(ctx).Info("stale plan deleted", "namespace", plan.Metadata.Namespace, "name", plan.Metadata.Name,
 		"csvs", plan.Spec.CSVNames, "reason", why)
-	return true, "", 0, r.writer.Done(ctx, apply.Delete, object)
+	return true, "", 0, r.writer.Done(ctx, object, nil)
 }
 
 // ownedBySubscription reports whether a plan has owners as OLM sets them. In a namespace that is judged only OLM

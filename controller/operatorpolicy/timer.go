@@ -3,12 +3,14 @@ package operatorpolicy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/evidence"
 	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // untilChange returns the delay until the time alone changes what holds plans of a namespace, 0 for never. It is the
@@ -30,8 +32,10 @@ func (r *reconciler) recordEnds(ctx context.Context, ns *state.Namespace) error 
 		if len(ended) == 0 {
 			continue
 		}
-		if err := r.writer.Annotate(ctx, plan, ended); err != nil && !apply.Outdated(err) {
-			errs = append(errs, err)
+		err := r.writer.Patch(ctx, apply.Version(snapshot.InstallPlans, &plan.Metadata),
+			map[string]any{"metadata": map[string]any{"annotations": ended}})
+		if err != nil && !apply.Outdated(err) {
+			errs = append(errs, fmt.Errorf("annotate InstallPlan %s: %w", plan.Metadata.Key(), err))
 		}
 	}
 	return errors.Join(errs...)

@@ -104,9 +104,8 @@ func (r *reconciler) setFinalizer(ctx context.Context, stored *storedPolicy, wan
 		finalizers = append(finalizers, dependency.Finalizer)
 	}
 	object := apply.Head(snapshot.Policies, stored.Key())
-	err = r.writer.Patch(ctx, object,
-		apply.Merge(map[string]any{"metadata": map[string]any{"resourceVersion": stored.ResourceVersion,
-			"finalizers": finalizers}}))
+	object.ResourceVersion = stored.ResourceVersion
+	err = r.writer.Patch(ctx, object, map[string]any{"metadata": map[string]any{"finalizers": finalizers}})
 	switch {
 	case apply.Outdated(err):
 		return false, nil

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/opgate/opgate/controller/apply"
@@ -206,14 +205,9 @@ func (r *reconciler) put(
 // remove deletes the Report of a namespace in which nothing is installed any more.
 func (r *reconciler) remove(ctx context.Context, head *metav1.PartialObjectMetadata) error {
 	delete(r.known, head.Namespace)
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(kind)
-	u.SetNamespace(head.Namespace)
-	u.SetName(head.Name)
-	err := r.writer.Client.Delete(ctx, u, client.Preconditions{UID: &head.UID,
-		ResourceVersion: &head.ResourceVersion})
-	r.Writes.Wrote(apply.Delete, kind.Kind, client.IgnoreNotFound(err))
-	if err != nil && !apply.Outdated(err) {
+	gone := head.DeepCopy()
+	gone.SetGroupVersionKind(kind)
+	if err := r.writer.Delete(ctx, gone); err != nil && !apply.Outdated(err) {
 		return fmt.Errorf("delete the Report of namespace %s: %w", head.Namespace, err)
 	}
 	r.Log.Info("report deleted", "namespace", head.Namespace)

@@ -17,6 +17,8 @@ const (
 	// PolicyFields is on a Subscription that a policy created, and lists the optional fields of its spec that Opgate
 	// wrote. A field of the list that is not wanted any more is removed. A Subscription without it belongs to its users.
 	PolicyFields = "opgate.io/policy-fields"
+	// CreatedBy is on a Subscription and an OperatorGroup that a policy created, and is the UID of the policy.
+	CreatedBy = "opgate.io/created-by"
 	// ResyncRequested is when Opgate last changed a Subscription to make OLM resolve its namespace again;
 	// EarlierResync is that of earlier releases, to be removed.
 	ResyncRequested = "opgate.io/resync-requested-at"

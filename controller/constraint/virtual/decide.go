@@ -11,23 +11,12 @@ import (
 	"github.com/opgate/opgate/rules/state"
 )
 
-// Verb is the kind of a write.
-type Verb string
-
-// The verbs.
-const (
-	Create Verb = "create"
-	Patch  Verb = "patch"
-	Delete Verb = "delete"
-)
-
 // Action is one write.
 type Action struct {
-	Verb Verb
 	// Constraint is the name of the Constraint of this virtual operator. It may have been deleted.
 	Constraint string
-	// Object is the object to create, or the result that a patch is to have; Live is the stored object. A deletion has
-	// no Object.
+	// Object is the object to create, or the result that a patch is to have; nil to delete it. Live is the stored
+	// object; nil to create it.
 	Object, Live *unstructured.Unstructured
 }
 
@@ -58,18 +47,17 @@ func Decide(ns *state.Namespace, operators []*Operator, live []*unstructured.Uns
 			// Its deletion event leads to another reconciliation, which creates a new one.
 		case i >= 0:
 			if corrected := o.Corrected(live[i]); corrected != nil {
-				d.Actions = append(d.Actions, Action{Verb: Patch, Constraint: o.Constraint, Object: corrected,
-					Live: live[i]})
+				d.Actions = append(d.Actions, Action{Constraint: o.Constraint, Object: corrected, Live: live[i]})
 			}
 		case slices.ContainsFunc(ns.Installed(), func(c state.Installed) bool { return c.Name == o.Name }):
 			d.Taken = append(d.Taken, o.Constraint)
 		default:
-			d.Actions = append(d.Actions, Action{Verb: Create, Constraint: o.Constraint, Object: o.Object(ns.Name())})
+			d.Actions = append(d.Actions, Action{Constraint: o.Constraint, Object: o.Object(ns.Name())})
 		}
 	}
 	for _, u := range live {
 		if name := ConstraintOf(u); name != "" && !wanted[u.GetName()] && u.GetDeletionTimestamp() == nil {
-			d.Actions = append(d.Actions, Action{Verb: Delete, Constraint: name, Live: u})
+			d.Actions = append(d.Actions, Action{Constraint: name, Live: u})
 		}
 	}
 	return d

@@ -98,14 +98,14 @@ func TestDecide(t *testing.T) {
 			d := Decide(tc.namespace, operators(t, tc.constraints...), tc.live)
 			var got []string
 			for _, a := range d.Actions {
-				object := a.Object
-				if a.Verb == Delete {
-					object = a.Live
+				object, verb := a.Object, "patch"
+				switch {
+				case a.Object == nil:
+					object, verb = a.Live, "delete"
+				case a.Live == nil:
+					verb = "create"
 				}
-				if (a.Verb == Create) != (a.Live == nil) || (a.Verb == Delete) != (a.Object == nil) {
-					t.Errorf("%s has object %t, live %t", a.Verb, a.Object != nil, a.Live != nil)
-				}
-				got = append(got, fmt.Sprintf("%s %s %s", a.Verb, a.Constraint, object.GetName()))
+				got = append(got, fmt.Sprintf("%s %s %s", verb, a.Constraint, object.GetName()))
 			}
 			for _, name := range d.Taken {
 				got = append(got, "taken "+name)

@@ -108,6 +108,9 @@ func (in *Input) related(
 	}
 	if o.UID != "" {
 		r.Properties = &policyv1beta2.ObjectProperties{UID: o.UID}
+		if in.createdByPolicy(kind, &o) {
+			r.Properties.CreatedByPolicy = new(true)
+		}
 	}
 	return r
 }

@@ -210,7 +210,6 @@ func (e *evaluation) operatorNamespace() (Condition, []Action) {
 		return f, nil
 	}
 	return f, []Action{{
-		Verb: Create,
 		Object: map[string]any{"apiVersion": "v1", "kind": "Namespace",
 			"metadata": map[string]any{"name": e.wanted.namespace}},
 		Done: validated(), Failed: f.because("created"),

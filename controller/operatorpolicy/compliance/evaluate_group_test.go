@@ -7,6 +7,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/state"
 )
@@ -238,6 +239,10 @@ func TestEvaluateGroupObjects(t *testing.T) {
 			"metadata": map[string]any{"namespace": "shop", "name": name, "uid": "uid-" + name, "resourceVersion": ""},
 			"status":   map[string]any{"namespaces": []any{}}}
 	}
+	created := func(metadata map[string]any) map[string]any {
+		metadata["namespace"], metadata["annotations"] = "shop", map[string]any{metakey.CreatedBy: "uid-policy"}
+		return metadata
+	}
 	for _, c := range []struct {
 		name  string
 		given []given
@@ -245,31 +250,31 @@ func TestEvaluateGroupObjects(t *testing.T) {
 	}{
 		{"AllNamespaces by default", []given{enforced, present}, map[string]any{
 			"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
-			"metadata": map[string]any{"namespace": "shop", "generateName": "shop-"}, "spec": map[string]any{},
+			"metadata": created(map[string]any{"generateName": "shop-"}), "spec": map[string]any{},
 		}},
 		{"its own namespace where nothing else is supported", []given{enforced, present, channelModes(ownNamespace)},
 			map[string]any{
 				"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
-				"metadata": map[string]any{"namespace": "shop", "generateName": "shop-"}, "spec": targets("shop"),
+				"metadata": created(map[string]any{"generateName": "shop-"}), "spec": targets("shop"),
 			}},
 		{"as the policy says", []given{enforced, present,
 			policyGroup(targeting(`["shop"]`), func(g *policyv1beta2.OperatorGroupTemplate) {
 				g.ServiceAccountName, g.UpgradeStrategy, g.StaticProvidedAPIs = "installer", "Default", raw("true")
 			})}, map[string]any{
 			"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
-			"metadata": map[string]any{"namespace": "shop", "name": "scoped"},
+			"metadata": created(map[string]any{"name": "scoped"}),
 			"spec": map[string]any{"targetNamespaces": []any{"shop"}, "serviceAccountName": "installer",
 				"upgradeStrategy": "Default", "staticProvidedAPIs": true},
 		}},
 		{"P2, E5: as the deleted one is recorded", []given{enforced, present, recordedGroup}, map[string]any{
 			"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
-			"metadata": map[string]any{"namespace": "shop", "generateName": "shop-"},
+			"metadata": created(map[string]any{"generateName": "shop-"}),
 			"spec":     map[string]any{"targetNamespaces": []any{"shop"}, "serviceAccountName": "installer"},
 		}},
 		{"P2: as the policy says, as the account that is recorded",
 			[]given{enforced, present, policyGroup(targeting(`["a"]`)), recordedGroup}, map[string]any{
 				"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
-				"metadata": map[string]any{"namespace": "shop", "name": "scoped"},
+				"metadata": created(map[string]any{"name": "scoped"}),
 				"spec":     map[string]any{"targetNamespaces": []any{"a"}, "serviceAccountName": "installer"},
 			}},
 		{"made before it was known what is supported",

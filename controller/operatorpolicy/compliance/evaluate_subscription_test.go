@@ -249,7 +249,7 @@ func TestEvaluateSubscriptionObjects(t *testing.T) {
 			"apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
 			"metadata": map[string]any{"name": "etcd", "namespace": "shop", "labels": map[string]any{metakey.Managed: ""},
 				"annotations": map[string]any{metakey.Managed: "policies.etcd-policy",
-					metakey.PolicyFields: fields}},
+					metakey.PolicyFields: fields, metakey.CreatedBy: "uid-policy"}},
 			"spec": spec,
 		}
 	}

@@ -110,7 +110,8 @@ func (in *fixture) input() *Input {
 func input(changes ...given) *Input {
 	in := &fixture{NamespaceExists: true, Input: Input{
 		Policy: &policyv1beta2.OperatorPolicy{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "policies", Name: "etcd-policy", Generation: 3},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "policies", Name: "etcd-policy", UID: "uid-policy",
+				Generation: 3},
 			Spec: policyv1beta2.OperatorPolicySpec{
 				RemediationAction: policyv1beta2.Inform, ComplianceType: policyv1beta2.MustHave,
 				UpgradeApproval: policyv1beta2.UpgradeApprovalAutomatic,
@@ -347,6 +348,18 @@ func describeRelated(related []policyv1beta2.RelatedObject) []string {
 	return lines
 }
 
+func verbOf(a Action) string {
+	switch {
+	case a.Status:
+		return "update status"
+	case a.Live == nil:
+		return "create"
+	case a.Object == nil:
+		return "delete"
+	}
+	return "update"
+}
+
 func describeAction(a Action) string {
 	content := a.Object
 	if content == nil {
@@ -364,7 +377,7 @@ func describeAction(a Action) string {
 	if namespace, ok := metadata["namespace"].(string); ok {
 		name = namespace + "/" + name
 	}
-	return strings.TrimSpace(string(a.Verb) + " " + kind + " " + name)
+	return strings.TrimSpace(verbOf(a) + " " + kind + " " + name)
 }
 
 var allTypes = []string{TypeValidPolicySpec, TypeOperatorGroup, TypeSubscription, TypeInstallPlan,

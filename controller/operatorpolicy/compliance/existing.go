@@ -145,7 +145,7 @@ func (e *evaluation) withdraw(message string) []Action {
 		done := condition(conditionType, metav1.ConditionTrue, reasonExisting, message,
 			e.related(kind, olm.ObjectMeta{Namespace: o.Namespace, Name: o.Name}, policyv1beta2.Compliant,
 				relatedDeleted))
-		actions = append(actions, Action{Verb: Delete, Live: o.Reference(kinds[kind]), Done: done,
+		actions = append(actions, Action{Live: o.Reference(kinds[kind]), Done: done,
 			Failed: f.because("deleted")})
 	}
 	for _, s := range e.Namespace.Subscriptions() {

@@ -158,5 +158,5 @@ func (e *evaluation) intervene(at *metav1.Time) []Action {
 	done := e.updated()
 	done.Message = "the Subscription " + named(&e.subscription.Metadata) +
 		" was linked again with its ClusterServiceVersion " + text.Name(e.lost().Metadata.Name)
-	return []Action{{Verb: UpdateStatus, Live: live, Object: repaired, Done: done, Failed: f.because("linked again")}}
+	return []Action{{Status: true, Live: live, Object: repaired, Done: done, Failed: f.because("linked again")}}
 }

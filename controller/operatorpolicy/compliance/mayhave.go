@@ -42,7 +42,7 @@ func (e *evaluation) mayhave() Outcome {
 }
 
 // groupsCreated is the condition on OperatorGroups, which do not count. It lists those that the policy created before: as
-// mustnothave it would remove them, and the status is the only record of them.
+// mustnothave it would remove them, and the status is the only record of those of earlier releases.
 func (e *evaluation) groupsCreated() Condition {
 	f := condition(TypeOperatorGroup, metav1.ConditionTrue, "OperatorGroupNotApplicable",
 		"a mayhave policy does not check OperatorGroups")

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/stream"
@@ -106,14 +107,15 @@ func (e *evaluation) differentGroup(
 	done := condition(TypeOperatorGroup, metav1.ConditionTrue, "OperatorGroupUpdated",
 		"the OperatorGroup "+named(&group.Metadata)+" was updated to match the policy",
 		e.related(kindOperatorGroup, group.Metadata, policyv1beta2.Compliant, relatedUpdated))
-	return f, []Action{{Verb: Update, Live: live, Object: corrected(live, differences), Done: done,
+	return f, []Action{{Live: live, Object: corrected(live, differences), Done: done,
 		Failed: f.because("enforced")}}, true
 }
 
 // missingGroup is for a namespace without a group.
 func (e *evaluation) missingGroup() (Condition, []Action, bool) {
 	o := olm.ObjectMeta{Namespace: e.wanted.namespace, Name: noName}
-	metadata := map[string]any{"namespace": o.Namespace}
+	metadata := map[string]any{"namespace": o.Namespace,
+		"annotations": map[string]any{metakey.CreatedBy: string(e.Policy.UID)}}
 	spec, recorded, note := map[string]any(nil), e.recordedGroup(), ""
 	if e.wanted.group != nil {
 		o.Name = e.wanted.group.name
@@ -150,7 +152,6 @@ func (e *evaluation) missingGroup() (Condition, []Action, bool) {
 	done := condition(TypeOperatorGroup, metav1.ConditionTrue, "OperatorGroupCreated",
 		"the required OperatorGroup was created in namespace "+o.Namespace+note, e.created(kindOperatorGroup, o))
 	return f, []Action{{
-		Verb: Create,
 		Object: map[string]any{"apiVersion": olm.V1.String(), "kind": kindOperatorGroup,
 			"metadata": metadata, "spec": spec},
 		Done: done, Failed: f.because("created"),

@@ -44,28 +44,14 @@ func condition(
 	return Condition{Type: conditionType, Status: status, Reason: reason, Message: message, Related: related}
 }
 
-// Verb is the kind of a write.
-type Verb string
-
-// The verbs of actions.
-const (
-	Create Verb = "create"
-	// Update changes the object to Object, with a patch of the differences from Live; it fails if Live is not
-	// the newest state any more.
-	Update Verb = "update"
-	// UpdateStatus is Update on the status subresource.
-	UpdateStatus Verb = "update status"
-	// Delete deletes Live, if it is still the same object in the same state.
-	Delete Verb = "delete"
-)
-
-// Action is one write to the cluster.
+// Action is one write to the cluster. It applies only to the state that was observed.
 type Action struct {
-	Verb Verb
-	// Object is the whole object to create, or the desired state.
+	// Object is the whole object to create, or the desired state; nil to delete it.
 	Object map[string]any
-	// Live is the object as it was observed; nil for Create.
+	// Live is the object as it was observed; nil to create it.
 	Live map[string]any
+	// Status is set if the difference is one of the status.
+	Status bool
 	// Done is the condition after the action was carried out; it replaces the condition of the same type. Related
 	// objects without a UID in it get that of the object.
 	Done Condition

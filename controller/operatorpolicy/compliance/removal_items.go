@@ -93,7 +93,6 @@ func (k *removalKind) deletions(items []item) []Action {
 			state[i].removalState = deleting
 		}
 		actions = append(actions, Action{
-			Verb: Delete,
 			Live: items[i].Reference(kinds[k.kind]),
 			Done: k.condition(state),
 			Failed: func(reason string) Condition {

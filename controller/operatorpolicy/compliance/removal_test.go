@@ -207,7 +207,7 @@ func rows(out Outcome) []string {
 	}
 	for _, a := range out.Actions {
 		meta := a.Live["metadata"].(map[string]any)
-		rows = append(rows, string(a.Verb)+" "+a.Live["kind"].(string)+" "+meta["name"].(string)+" => "+
+		rows = append(rows, verbOf(a)+" "+a.Live["kind"].(string)+" "+meta["name"].(string)+" => "+
 			string(a.Done.Status)+"/"+a.Done.Reason)
 	}
 	return rows

@@ -108,11 +108,7 @@ func nextRelated(previous []policyv1beta2.RelatedObject, conditions []Condition)
 			continue
 		}
 		for i := range f.Related {
-			r := *f.Related[i].DeepCopy()
-			if r.Properties != nil && createdBefore(previous, r.Object.Kind, r.Object.Metadata.Name, r.Properties.UID) {
-				r.Properties.CreatedByPolicy = new(true)
-			}
-			next = append(next, r)
+			next = append(next, *f.Related[i].DeepCopy())
 		}
 	}
 	slices.SortStableFunc(next, func(a, b policyv1beta2.RelatedObject) int {
@@ -123,40 +119,15 @@ func nextRelated(previous []policyv1beta2.RelatedObject, conditions []Condition)
 	return next
 }
 
-// createdByPolicy reports whether the status recorded that the policy created this very object, in whatever generation.
+// createdByPolicy reports whether the policy created this very object, in whatever generation: by its annotation, which
+// is written with the object, or by the status, which alone records it for objects of earlier releases.
 func (in *Input) createdByPolicy(kind string, o *olm.ObjectMeta) bool {
-	return createdBefore(in.Policy.Status.RelatedObjects, kind, o.Name, o.UID)
-}
-
-// CreatedSince returns the related objects that the policy has created, and of which previous ones do not say so.
-func CreatedSince(previous, related []policyv1beta2.RelatedObject) (created []policyv1beta2.RelatedObject) {
-	for i := range related {
-		r := &related[i]
-		if isCreated(r) && r.Properties.UID != "" &&
-			!createdBefore(previous, r.Object.Kind, r.Object.Metadata.Name, r.Properties.UID) {
-			created = append(created, *r)
-		}
+	if by := o.Annotations.CreatedBy; by != "" && by == string(in.Policy.UID) {
+		return true
 	}
-	return created
-}
-
-// Record returns related objects with created ones, which replace those of the same kind, name and namespace.
-func Record(related, created []policyv1beta2.RelatedObject) []policyv1beta2.RelatedObject {
-	others := slices.DeleteFunc(slices.Clone(related), func(r policyv1beta2.RelatedObject) bool {
-		return slices.ContainsFunc(created, func(c policyv1beta2.RelatedObject) bool {
-			return c.Object.Kind == r.Object.Kind && c.Object.Metadata == r.Object.Metadata
-		})
+	return o.UID != "" && slices.ContainsFunc(in.Policy.Status.RelatedObjects, func(r policyv1beta2.RelatedObject) bool {
+		p := r.Properties
+		return r.Object.Kind == kind && r.Object.Metadata.Name == o.Name && p != nil && p.UID == o.UID &&
+			p.CreatedByPolicy != nil && *p.CreatedByPolicy
 	})
-	return append(others, created...)
-}
-
-func createdBefore(previous []policyv1beta2.RelatedObject, kind, name, uid string) bool {
-	return uid != "" && slices.ContainsFunc(previous, func(p policyv1beta2.RelatedObject) bool {
-		return p.Object.Kind == kind && p.Object.Metadata.Name == name &&
-			isCreated(&p) && p.Properties.UID == uid
-	})
-}
-
-func isCreated(r *policyv1beta2.RelatedObject) bool {
-	return r.Properties != nil && r.Properties.CreatedByPolicy != nil && *r.Properties.CreatedByPolicy
 }

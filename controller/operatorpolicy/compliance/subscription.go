@@ -99,7 +99,7 @@ func (e *evaluation) differentSubscription(live map[string]any, differences []di
 		return f, nil
 	}
 	changed := e.remembering(sub, live, corrected(live, differences))
-	return f, []Action{{Verb: Update, Live: live, Object: changed, Done: e.updated(), Failed: f.because("enforced")}}
+	return f, []Action{{Live: live, Object: changed, Done: e.updated(), Failed: f.because("enforced")}}
 }
 
 // stored returns the policy's Subscription, as far as it is compared and changed.
@@ -163,13 +163,12 @@ func (e *evaluation) missingSubscription(groupUsable bool) (Condition, []Action)
 		return f, nil
 	}
 	return f, []Action{{
-		Verb: Create,
 		// The marks are set on creation; added later they would count as a change of the Subscription.
 		Object: map[string]any{"apiVersion": olm.V1alpha1.String(), "kind": kindSubscription,
 			"metadata": map[string]any{"name": o.Name, "namespace": o.Namespace,
 				"labels": map[string]any{metakey.Managed: ""},
 				"annotations": map[string]any{metakey.Managed: e.managedBy(),
-					metakey.PolicyFields: *e.wanted.fields}},
+					metakey.PolicyFields: *e.wanted.fields, metakey.CreatedBy: string(e.Policy.UID)}},
 			"spec": spec},
 		Done: condition(TypeSubscription, metav1.ConditionTrue, "SubscriptionCreated",
 			"the required Subscription "+named(&o)+" was created", e.created(kindSubscription, o)),

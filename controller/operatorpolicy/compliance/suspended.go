@@ -37,5 +37,5 @@ func (e *evaluation) madeToWait(s *olm.Subscription) []Action {
 	}
 	live := subscriptionContent(s)
 	waiting := with(live, olm.ApprovalManual, "spec", "installPlanApproval")
-	return []Action{{Verb: Update, Object: e.remembering(s, live, waiting), Live: live}}
+	return []Action{{Object: e.remembering(s, live, waiting), Live: live}}
 }

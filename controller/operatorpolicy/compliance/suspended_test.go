@@ -45,9 +45,9 @@ func TestSuspended(t *testing.T) {
 			for _, a := range out.Actions {
 				meta := a.Object["metadata"].(map[string]any)
 				before, after := a.Live["spec"].(map[string]any), a.Object["spec"].(map[string]any)
-				if a.Verb != Update || after["installPlanApproval"] != olm.ApprovalManual ||
+				if verbOf(a) != "update" || after["installPlanApproval"] != olm.ApprovalManual ||
 					before["installPlanApproval"] != "Automatic" || before["channel"] != after["channel"] {
-					t.Errorf("action %s of %v to %v", a.Verb, before, after)
+					t.Errorf("action %s of %v to %v", verbOf(a), before, after)
 				}
 				waits = append(waits, meta["name"].(string))
 			}
