@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,17 +18,20 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/check"
 )
 
-// opgate runs the command under a root, and reports errors and exit codes as the program
-// does.
-func opgate() int {
+// opgate runs the command under a root, and reports errors and exit codes as the program does.
+func opgate(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := &cobra.Command{Use: "opgate", SilenceUsage: true, SilenceErrors: true}
 	root.AddCommand(check.Command(time.Now))
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
 	err := root.Execute()
 	if err == nil {
 		return 0
 	}
 	if message := err.Error(); message != "" {
-		fmt.Fprintln(os.Stderr, "opgate: "+message)
+		fmt.Fprintln(stderr, "opgate: "+message)
 	}
 	if coded, ok := errors.AsType[interface {
 		error
@@ -37,26 +43,57 @@ func opgate() int {
 }
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"opgate": func() { os.Exit(opgate()) }})
+	testscript.Main(m, map[string]func(){"opgate": func() {
+		os.Exit(opgate(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}})
 }
 
+// TestScripts runs scripts, in which "check" is the command in this process, and "exec opgate check" the program.
 func TestScripts(t *testing.T) {
+	dir, err := filepath.Abs("testdata/script")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
+		Dir:                 dir,
 		UpdateScripts:       os.Getenv("UPDATE") != "",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"check": func(ts *testscript.TestScript, neg bool, args []string) {
+				if code := run(ts, args); neg != (code != 0) {
+					ts.Fatalf("exit code %d", code)
+				}
+			},
+			"exits": exits,
+		},
 	})
 }
 
-// exits runs a program and wants one exit code: exits 2 opgate check -f x.yaml.
+// working is held while the working directory is that of a script.
+var working sync.Mutex
+
+// run runs the command in the directory of a script, and returns its exit code.
+func run(ts *testscript.TestScript, args []string) int {
+	working.Lock()
+	defer working.Unlock()
+	before, err := os.Getwd()
+	ts.Check(err)
+	ts.Check(os.Chdir(ts.MkAbs(".")))
+	code := opgate(append([]string{"check"}, args...), strings.NewReader(""), ts.Stdout(), ts.Stderr())
+	ts.Check(os.Chdir(before))
+	return code
+}
+
+// exits wants one exit code, of the command or of a program: exits 2 check -f x.yaml.
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits CODE PROGRAM [ARGUMENT...]")
+		ts.Fatalf("usage: exits CODE {check|PROGRAM} [ARGUMENT...]")
 	}
-	got := "0"
-	if err := ts.Exec(args[1], args[2:]...); err != nil {
+	got := 0
+	if args[1] == "check" {
+		got = run(ts, args[2:])
+	} else if err := ts.Exec(args[1], args[2:]...); err != nil {
 		status, ok := errors.AsType[interface {
 			error
 			ExitCode() int
@@ -64,10 +101,10 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 		if !ok {
 			ts.Fatalf("run: %v", err)
 		}
-		got = fmt.Sprint(status.ExitCode())
+		got = status.ExitCode()
 	}
-	if got != args[0] {
-		ts.Fatalf("exit code %s, want %s", got, args[0])
+	if fmt.Sprint(got) != args[0] {
+		ts.Fatalf("exit code %d, want %s", got, args[0])
 	}
 }
 
