@@ -104,17 +104,13 @@ func (s *CatalogSourceSpec) ImageDigest() string {
 }
 
 // Registry returns the host, with its port if there is one, that the served image is pulled from; "" without an image.
-// As for container runtimes, the first part of the reference is a host if it has a dot or a port, or is localhost.
 func (s *CatalogSourceSpec) Registry() string {
 	image := s.ServedImage()
 	if image == "" {
 		return ""
 	}
-	host, _, found := strings.Cut(image, "/")
-	if !found || !namesHost(host) {
-		return defaultRegistry
-	}
-	return strings.ToLower(host)
+	registry, _ := CutRegistry(image)
+	return strings.ToLower(registry)
 }
 
 // registryPort is the port of such a Service, and of the pods.

@@ -38,13 +38,7 @@ func (i *Image) Parts() (registry, repository, tag, digest string) {
 			return "", "", "", ""
 		}
 	}
-	registry, repository, found := strings.Cut(rest, "/")
-	switch {
-	case !found:
-		registry, repository = defaultRegistry, "library/"+rest
-	case !namesHost(registry):
-		registry, repository = defaultRegistry, rest
-	}
+	registry, repository = CutRegistry(rest)
 	registry = strings.ToLower(registry)
 	if !registryHost.MatchString(registry) || !imageRepository.MatchString(repository) {
 		return "", "", "", ""
@@ -52,8 +46,18 @@ func (i *Image) Parts() (registry, repository, tag, digest string) {
 	return registry, repository, tag, digest
 }
 
-// namesHost reports whether the first part of a reference is a host: it has a dot or a port, or is localhost.
-func namesHost(part string) bool { return strings.ContainsAny(part, ".:") || part == "localhost" }
+// CutRegistry cuts an image reference after its registry, docker.io if none is named: as for container runtimes, the first
+// part is a registry if it has a dot or a port, or is localhost.
+func CutRegistry(image string) (registry, repository string) {
+	registry, repository, found := strings.Cut(image, "/")
+	switch {
+	case !found:
+		return defaultRegistry, "library/" + image
+	case !strings.ContainsAny(registry, ".:") && registry != "localhost":
+		return defaultRegistry, image
+	}
+	return registry, repository
+}
 
 // images are those that a part of a ClusterServiceVersion names, each once; if they are too many or too long, only the
 // reason is kept.

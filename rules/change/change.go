@@ -196,17 +196,6 @@ func compareDifferences(a, b Difference) int {
 		slices.Index(classOrder, b.Class)), cmp.Compare(a.Text, b.Text))
 }
 
-// Of returns the differences of a class.
-func (s *Set) Of(c Class) []Difference {
-	var found []Difference
-	for _, d := range s.Differences {
-		if d.Class == c {
-			found = append(found, d)
-		}
-	}
-	return found
-}
-
 // Summary returns the differences of some classes on one line, the riskiest first and the rest counted:
 // "permissions: cluster-wide: * on secrets; webhooks: ...; and 12 more". It is empty if there are none.
 func (s *Set) Summary(classes []Class) string {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 // holder is who has rights, and where. Without a subject it is the operator itself: its ServiceAccounts. role is set
@@ -66,13 +67,7 @@ type rbacObject struct {
 }
 
 // isRBAC reports whether an object is a role or a binding.
-func (h *header) isRBAC() bool {
-	switch h.Kind {
-	case "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding":
-		return h.group() == rbacv1.GroupName
-	}
-	return false
-}
+func (h *header) isRBAC() bool { return olm.IsGrant(h.Kind) && h.group() == rbacv1.GroupName }
 
 // readRights reads the rights that a bundle grants.
 func (c *Contents) readRights() (*rights, error) {

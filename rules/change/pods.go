@@ -371,13 +371,7 @@ func (c *Contents) publishers() map[string]bool {
 // quay.io/coreos/etcd:v3, registry.local for registry.local/etcd. Images without a host are those of docker.io.
 func publisher(image string) string {
 	image, _, _ = strings.Cut(image, "@")
-	host, path, found := strings.Cut(image, "/")
-	if !found {
-		return "docker.io/library"
-	}
-	if !strings.ContainsAny(host, ".:") && host != "localhost" {
-		return "docker.io/" + host
-	}
+	host, path := olm.CutRegistry(image)
 	if first, _, more := strings.Cut(path, "/"); more {
 		return host + "/" + first
 	}

@@ -20,10 +20,8 @@ import (
 	"github.com/opgate/opgate/internal/yamlsize"
 )
 
-// The annotation by which the unpack Job says that binaryData has the manifests, and its value.
-const (
-	gzipBase64 = "gzip+base64"
-)
+// gzipBase64 is the value of the annotation by which the unpack Job says that binaryData has the manifests.
+const gzipBase64 = "gzip+base64"
 
 // Unpack returns the manifests in a ConfigMap that OLM unpacked a bundle to, from the ConfigMap's JSON. It reads what
 // OLM reads (package configmap of operator-registry): data, or binaryData if the annotation says so; of each entry the

@@ -95,7 +95,7 @@ func TestCacheReadsOnce(t *testing.T) {
 			t.Errorf("%d changes", n)
 		}
 		first := f.set(t)
-		if first.Fault != "" || len(first.Of(change.Permissions)) != 1 {
+		if first.Fault != "" || len(of(first, change.Permissions)) != 1 {
 			t.Errorf("%+v", first)
 		}
 		asked := len(f.store.asked)
@@ -136,7 +136,7 @@ func TestCacheEditedConfigMap(t *testing.T) {
 			csvJSON(t, "etcdoperator.v2", "secrets", "nodes")))
 		f.configMapChanged()
 		f.seen()
-		if set := f.set(t); set.Fault != "" || len(set.Of(change.Permissions)) == 0 {
+		if set := f.set(t); set.Fault != "" || len(of(set, change.Permissions)) == 0 {
 			t.Errorf("%+v", set)
 		}
 	})
@@ -183,7 +183,7 @@ func TestCacheInstalledChanged(t *testing.T) {
 			t.Error("the changes since another version are known")
 		}
 		f.seen()
-		if got := f.set(t).Of(change.Permissions); len(got) != 0 {
+		if got := of(f.set(t), change.Permissions); len(got) != 0 {
 			t.Errorf("permissions %v, want none", got)
 		}
 	})
@@ -201,7 +201,7 @@ func TestCacheApproved(t *testing.T) {
 		f.Get(f.plan, f.csvs)
 		f.seen()
 		before := f.set(t)
-		if before.Fault != "" || len(before.Of(change.BreakingCRDs)) == 0 {
+		if before.Fault != "" || len(of(before, change.BreakingCRDs)) == 0 {
 			t.Fatalf("%+v", before)
 		}
 
