@@ -54,9 +54,11 @@ func Version(kind *snapshot.Kind, object *olm.ObjectMeta) *metav1.PartialObjectM
 	return head
 }
 
-// Outdated reports whether a write failed because the object has changed or was deleted since it was read. Controllers
-// ignore that: the event of the change enqueues the object.
-func Outdated(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
+// Outdated reports whether a write failed because the object has changed, or was created or deleted, since it was read.
+// Controllers ignore that: the event of the change enqueues the object.
+func Outdated(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err)
+}
 
 // Patch merges fields into the version of an object, or of a subresource of it, that the head names, or into any if it
 // names none. The head receives the metadata in the response.

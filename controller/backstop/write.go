@@ -64,7 +64,7 @@ func (r *reconciler) put(
 		return nil
 	}
 	switch err := r.writer.Put(ctx, next); {
-	case apply.Outdated(err), apierrors.IsAlreadyExists(err):
+	case apply.Outdated(err):
 		return nil
 	case err != nil:
 		return err

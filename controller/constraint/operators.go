@@ -90,10 +90,10 @@ func (r *reconciler) write(ctx context.Context, a virtual.Action) (reason string
 	object, verb := cmp.Or(a.Object, a.Live), apply.Verb(a.Live, a.Object)
 	err = r.writer.Do(ctx, a.Live, a.Object)
 	switch {
+	case apierrors.IsAlreadyExists(err):
+		return nameTaken, nil
 	case apply.Outdated(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return "", nil
-	case verb == apply.Create && apierrors.IsAlreadyExists(err):
-		return nameTaken, nil
 	case err != nil:
 		return string(apierrors.ReasonForError(err)),
 			fmt.Errorf("%s virtual operator %s/%s: %w", verb, object.GetNamespace(), object.GetName(), err)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -101,7 +100,7 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (ctrl.Resu
 		err = r.writer.Put(ctx, object)
 	}
 	switch {
-	case apply.Outdated(err), apierrors.IsAlreadyExists(err):
+	case apply.Outdated(err):
 		return ctrl.Result{}, nil // the snapshot is older than the ConfigMap, whose event enqueues the namespace
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("write ConfigMap %s: %w", key, err)

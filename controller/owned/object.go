@@ -17,10 +17,8 @@ import (
 	"github.com/opgate/opgate/internal/metakey"
 )
 
-// metakey.ManagedBy and ManagedBy are the label that every object has.
-const (
-	ManagedBy = "opgate"
-)
+// ManagedBy is the value of label metakey.ManagedBy, which every object has.
+const ManagedBy = "opgate"
 
 // Labels are set on every owned object. Those of the release would make GitOps tools take the objects for their own.
 var Labels = map[string]string{metakey.ManagedBy: ManagedBy, "app.kubernetes.io/part-of": "opgate"}

@@ -139,7 +139,7 @@ func (r *reconciler) reconcile(
 	}
 	version, err := r.put(ctx, live, next.DeepCopy(), owner)
 	switch {
-	case apply.Outdated(err), apierrors.IsAlreadyExists(err):
+	case apply.Outdated(err):
 		return nil // its event enqueues the namespace
 	case err != nil:
 		return fmt.Errorf("write the Report of namespace %s: %w", namespace, err)

@@ -33,8 +33,9 @@ func TestLoop(t *testing.T) {
 	})
 }
 
-// shared are scripts of TestReconciler: what they write needs rights that no other script uses.
+// shared are scripts of TestReconciler: what they write needs rights that no other script uses, or an API server.
 var shared = []string{
+	"../../controller/operatorpolicy/testdata/config-large.txtar", // reads a field by a patch
 	"../../controller/operatorpolicy/testdata/plan-account.txtar", // repeats a plan
 	"../../controller/operatorpolicy/testdata/plan-stale.txtar",   // deletes one
 }
