@@ -151,8 +151,11 @@ func JudgeOperatorPolicy(in OperatorPolicyInput) verdict.Verdict {
 func addStrict(v *verdict.Verdict, id verdict.RuleID, strict []error) {
 	for _, problem := range strict {
 		fix := "correct its name or remove it"
-		if strings.HasPrefix(problem.Error(), "duplicate field") {
+		switch {
+		case strings.HasPrefix(problem.Error(), "duplicate field"):
 			fix = "keep one of the two"
+		case strings.HasSuffix(problem.Error(), `.true"`): // YAML 1.1 takes the key "on" for this
+			fix = "write target in place of on, which YAML reads as true"
 		}
 		v.Add(id, verdict.Finding{Decision: verdict.Deny, What: problem.Error(), Accepted: fix})
 	}

@@ -49,8 +49,8 @@ type Answer struct {
 	verdict.Verdict
 	// Operators are those of a plan, with their dispositions.
 	Operators []Operator
-	// Notes are what the verdict rests on.
-	Notes []string
+	// Notes are what the verdict rests on, Suffixes those of them about versions whose suffix decides.
+	Notes, Suffixes []string
 	// Plan is the plan that the verdict is about; nil if it is about another object.
 	Plan *olm.InstallPlan
 	// AlreadyApproved is set for a plan that was approved before and is not judged.

@@ -109,8 +109,8 @@ func (c *Cluster) operators(ns *state.Namespace, v verdict.Verdict, names []stri
 		}
 		a.Notes = append(a.Notes, "ungoverned: no OperatorPolicy governs namespace "+text.Name(ns.Name()))
 	}
-	a.Notes = append(a.Notes, suffixNotes(ns, a.Operators)...)
-	a.Notes = append(a.Notes, c.judgedBy(ns)...)
+	a.Suffixes = suffixNotes(ns, a.Operators)
+	a.Notes = slices.Concat(a.Notes, a.Suffixes, c.judgedBy(ns))
 	return a
 }
 

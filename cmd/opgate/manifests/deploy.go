@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/internal/text"
 )
 
@@ -59,8 +60,14 @@ func (in *Input) findDeployers() {
 			}
 		}
 		for _, file := range s.files {
-			if data, err := readFile(file); file != "-" && err == nil &&
-				(bytes.Contains(data, []byte(groupArgo)) || bytes.Contains(data, []byte(groupFlux))) {
+			if file == cli.StandardInput {
+				continue
+			}
+			data, err := readFile(file)
+			if in.kept += len(data); err == nil && in.kept <= maxInputs {
+				in.texts[file] = data
+			}
+			if err == nil && (bytes.Contains(data, []byte(groupArgo)) || bytes.Contains(data, []byte(groupFlux))) {
 				documents, _ := documentsOf(file, data)
 				in.addDeployers(documents)
 			}

@@ -68,6 +68,9 @@ type Input struct {
 	foreign   map[Place]bool
 	reported  map[string]bool
 	deployers []deployer
+	// texts are those of files that the search for deployers has read, kept the size of all of them.
+	texts map[string][]byte
+	kept  int
 }
 
 // source is a directory that the command line names, or all files that it names.
@@ -95,7 +98,7 @@ type templates struct {
 // names, and builds kustomizations. Its error is about the names and the patterns, which are looked at first.
 func Gather(names []string, stdin io.Reader, o Options) (*Input, error) {
 	in := &Input{options: o, templates: map[string]*templates{}, skipped: map[string]int{}, unjudged: map[string]int{},
-		foreign: map[Place]bool{}, reported: map[string]bool{}}
+		foreign: map[Place]bool{}, reported: map[string]bool{}, texts: map[string][]byte{}}
 	for i, list := range [][]string{o.Policies, names} {
 		files := &source{name: ".", policies: i == 0}
 		for _, name := range list {
@@ -175,6 +178,10 @@ func (in *Input) readFile(name string, stdin io.Reader) ([]byte, error) {
 	if name == cli.StandardInput {
 		return readLimited(stdin)
 	}
+	if data, ok := in.texts[name]; ok {
+		delete(in.texts, name)
+		return data, nil
+	}
 	return readFile(name)
 }
 
@@ -217,9 +224,17 @@ func (in *Input) recognised(at Place, what string) {
 }
 
 // subjects are what a text has that may be about operators: an API group or a kind that is judged.
-var subjects = regexp.MustCompile(
-	`open-cluster-management\.io|operators\.coreos\.com|olm\.operatorframework\.io|OperatorPolicy|PolicySet|Subscription|` +
-		`InstallPlan|CatalogSource|OperatorGroup|ClusterServiceVersion|ClusterExtension|ClusterCatalog`)
+var subjects = words{"open-cluster-management.io", "operators.coreos.com", "olm.operatorframework.io", "OperatorPolicy",
+	"PolicySet", "Subscription", "InstallPlan", "CatalogSource", "OperatorGroup", "ClusterServiceVersion",
+	"ClusterExtension", "ClusterCatalog"}
+
+// words are texts of which one is looked for.
+type words []string
+
+// Match reports whether a text has one of the words.
+func (w words) Match(data []byte) bool {
+	return slices.ContainsFunc(w, func(word string) bool { return bytes.Contains(data, []byte(word)) })
+}
 
 // judges are the kinds by which others are judged.
 var judges = regexp.MustCompile(`OperatorPolicy|\b(Policy|PolicySet|Constraint|Namespace)(List)?\b|CatalogSource|PackageManifest|` +
@@ -236,12 +251,12 @@ func hiding(data []byte) bool { return found(judges, data) }
 
 // found reports whether a text may have a name if a parser takes it otherwise than this program. UTF-16 is ASCII with
 // zeros, which parsers of YAML read.
-func found(what *regexp.Regexp, data []byte) bool {
+func found(what interface{ Match(data []byte) bool }, data []byte) bool {
 	data = slices.DeleteFunc(bytes.Clone(data), func(b byte) bool { return b == 0 })
 	return what.Match(data) || encodings.Match(data)
 }
 
-var opensTemplate = regexp.MustCompile(`\{\{|\{%`)
+var opensTemplate = words{"{{", "{%"}
 
 // isTemplate reports whether a text that cannot be read is a template of Go, Helm or Jinja.
 func isTemplate(data []byte) bool { return opensTemplate.Match(data) }

@@ -120,7 +120,7 @@ func inputsOf(generator string) (files []string) {
 }
 
 // build builds the kustomizations that no other one is built from, and those that an Application or a Flux Kustomization
-// names. Components are no whole. The checks of a kustomization name what it would load from elsewhere; the sandbox
+// names. Of components, which are no whole, it builds those that no kustomization uses. The checks of a kustomization name what it would load from elsewhere; the sandbox
 // makes sure that nothing is.
 func (in *Input) build() {
 	var all []*kustomization
@@ -151,15 +151,23 @@ func (in *Input) build() {
 		}
 	}
 	in.findDeployers()
-	var named []*kustomization
+	used := map[string]bool{}
 	for _, s := range in.sources {
 		for _, k := range s.kustomizations {
-			if k.build == nil && k.err == nil && !k.component && len(in.deployersOf(s, k.dir)) > 0 {
-				named = append(named, k)
+			for _, dir := range k.uses {
+				used[dir] = true
 			}
 		}
 	}
-	buildAll(named)
+	var left []*kustomization
+	for _, s := range in.sources {
+		for _, k := range s.kustomizations {
+			if k.build == nil && k.err == nil && (k.component && !used[k.root] || !k.component && len(in.deployersOf(s, k.dir)) > 0) {
+				left = append(left, k)
+			}
+		}
+	}
+	buildAll(left)
 	in.take()
 }
 
@@ -183,6 +191,12 @@ func (in *Input) take() {
 					}
 				}
 				continue
+			case k.err != nil && k.component: // it changes what a kustomization has
+				names := false
+				in.each(k.dir, func(_ string, data []byte) { names = names || subjects.Match(data) })
+				if names {
+					in.recognised(Place{File: k.dir}, "a component that no kustomization uses")
+				}
 			case k.err != nil:
 				var unit *Unit // nothing else depends on it, unless its policies judge everything
 				if s.policies {
@@ -202,9 +216,10 @@ func (in *Input) take() {
 		in.Notes = append(in.Notes, Note{Warning: true, Text: "kustomize in " + text.Join(warned[message], maxNamed) + ": " +
 			strings.TrimPrefix(message, "# Warning: ")})
 	}
+	resolved := map[string]string{}
 	for _, s := range in.sources {
 		s.files = slices.DeleteFunc(s.files, func(file string) bool {
-			at := absolute(file)
+			at := absoluteIn(resolved, file)
 			switch {
 			case s.plain.Name != s.name, // it is named
 				slices.ContainsFunc(inputs, func(i string) bool { return at == i || strings.HasPrefix(at, i+"/") }):

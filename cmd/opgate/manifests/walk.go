@@ -13,6 +13,8 @@ import (
 
 	"github.com/moby/patternmatcher"
 	"sigs.k8s.io/kustomize/api/konfig"
+
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 )
 
 const (
@@ -113,7 +115,7 @@ func (w *walk) visit(name string, entry fs.DirEntry, err error) error {
 		}
 		return skip(entry)
 	case !entry.IsDir():
-		w.file(name, at)
+		w.file(name, at, entry)
 		return nil
 	case !root && strings.HasPrefix(entry.Name(), "."):
 		w.any = true
@@ -142,12 +144,27 @@ func isManifest(name string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(path.Ext(name)))
 }
 
+// isManifestTemplate reports whether a file has the name of a template that another program makes a manifest of.
+func isManifestTemplate(name string) bool {
+	extension := path.Ext(name)
+	return slices.Contains([]string{".j2", ".jinja", ".jinja2", ".tmpl", ".tpl", ".gotmpl"}, strings.ToLower(extension)) &&
+		isManifest(strings.TrimSuffix(name, extension))
+}
+
 // file adds a file of the directory if it is one that is read.
-func (w *walk) file(name, at string) {
+func (w *walk) file(name, at string, entry fs.DirEntry) {
+	if isManifestTemplate(at) {
+		w.any = true
+		w.each(name, func(file string, data []byte) { w.template(Place{File: file}, data) })
+	}
 	if !isManifest(at) || path.Base(at) == chartFile {
 		return
 	}
 	w.any = true
+	if entry.Type().IsRegular() {
+		w.source.files = append(w.source.files, at)
+		return
+	}
 	info, err := os.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // a link that leads nowhere holds nothing
@@ -183,7 +200,7 @@ func (in *Input) exclude(name string) bool {
 // each passes on the text of the manifests in a directory, or of one file. What cannot be read is passed over.
 func (in *Input) each(name string, see func(file string, data []byte)) {
 	_ = filepath.WalkDir(filepath.FromSlash(name), func(file string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.Type().IsRegular() && isManifest(file) {
+		if err == nil && entry.Type().IsRegular() && (isManifest(file) || isManifestTemplate(file)) {
 			if data, err := in.readFile(file, nil); err == nil {
 				see(clean(file), data)
 			}
@@ -204,6 +221,18 @@ func absolute(file string) string {
 	return path
 }
 
+// absoluteIn is absolute for files of which most are in the same directories, which it keeps.
+func absoluteIn(dirs map[string]string, file string) string {
+	if info, err := os.Lstat(filepath.FromSlash(file)); err != nil || info.Mode()&fs.ModeSymlink != 0 {
+		return absolute(file)
+	}
+	dir, name := path.Split(file)
+	if dirs[dir] == "" {
+		dirs[dir] = absolute(dir)
+	}
+	return filepath.Join(dirs[dir], name)
+}
+
 func exists(name string) bool {
 	_, err := os.Stat(filepath.FromSlash(name))
 	return err == nil
@@ -214,5 +243,7 @@ func isKustomization(file string) bool {
 	return slices.Contains(konfig.RecognizedKustomizationFileNames(), filepath.Base(file))
 }
 
-// mayHold reports whether a JSON text may have an object of a kind that is judged.
-func mayHold(raw []byte) bool { return subjects.Match(raw) && bytes.Contains(raw, []byte(`"kind"`)) }
+// mayHold reports whether a JSON text may have an object of a kind that is judged, or one in a text.
+func mayHold(raw []byte) bool {
+	return bytes.Contains(raw, []byte("kind")) && (subjects.Match(raw) || bytes.Contains(raw, []byte(constraintv1.Kind)))
+}

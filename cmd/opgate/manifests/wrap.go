@@ -27,8 +27,7 @@ func (l *loader) wrapped(d document, h *head, from origin) {
 		l.in.recognised(d.Place, "what ApplicationSet "+text.Name(nameOf(d.raw))+" makes")
 	}
 	var object map[string]any
-	if !mayHold(d.raw) && !manifestText.Match(d.raw) ||
-		kjson.UnmarshalCaseSensitivePreserveInts(d.raw, &object) != nil {
+	if !mayHold(d.raw) || kjson.UnmarshalCaseSensitivePreserveInts(d.raw, &object) != nil {
 		return
 	}
 	if h.kind == kindTemplate && object["objects"] != nil {
@@ -147,7 +146,7 @@ func withParameters(raw []byte, object map[string]any) map[string]any {
 }
 
 // opensUnresolved begins what another program replaces before an object is applied.
-var opensUnresolved = regexp.MustCompile(`\{\{|\$\{|\{%`)
+var opensUnresolved = words{"{{", "${", "{%"}
 
 // unresolved returns the first field by which an object is judged that another program has to resolve. OperatorPolicies
 // have templates of their own.
@@ -167,7 +166,7 @@ func unresolved(raw []byte) string {
 		{"spec.", object.Spec, []string{"name", "channel", "source", "sourceNamespace", "startingCSV",
 			"installPlanApproval", "namespace", "sourceType", "image", "address"}}} {
 		for _, name := range part.fields {
-			if value, ok := part.values[name].(string); ok && opensUnresolved.MatchString(value) {
+			if value, ok := part.values[name].(string); ok && opensUnresolved.Match([]byte(value)) {
 				return part.path + name
 			}
 		}

@@ -47,7 +47,7 @@ The output in the formats of "kubectl get" is a List, in which each of items is 
   {"apiVersion", "kind", "metadata", "namespace", "name", "created", "outdated",
    "decision": "Allow"|"Hold"|"Deny", "approver": "Opgate"|"user"|"", "operators": [{"csv", "package", "version", "disposition"}],
    "reasons": [{"rule", "source", "message"}], "warnings": ["..."],
-   "notes": ["why Opgate leaves one that may be approved to users"]}
+   "notes": ["why Opgate leaves one that may be approved to users, and where the suffix of a version decides"]}
 
 --watch goes on when one of the objects that plans are judged by changes, and lists the plans that differ.
 
@@ -229,6 +229,7 @@ func pendingPlans(state *cluster.State, now time.Time) []pendingPlan {
 					p.Approver = approverUser
 				}
 			}
+			p.Notes = append(p.Notes, found.Suffixes...)
 			p.Created = created(plan)
 			plans = append(plans, p)
 		}
