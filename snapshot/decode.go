@@ -188,8 +188,6 @@ func salvageCSV(m *metav1.ObjectMeta, raw []byte, _ error) any {
 	return csv
 }
 
-func addCSV(to *rules.Cluster, in string, value any) { to.AddCSV(in, value.(*olm.CSV)) }
-
 func decodeOperatorGroup(raw []byte) (any, error) {
 	g, err := olm.Decode[olm.OperatorGroup](raw)
 	if err != nil {
@@ -201,10 +199,6 @@ func decodeOperatorGroup(raw []byte) (any, error) {
 
 func salvageOperatorGroup(m *metav1.ObjectMeta, raw []byte, _ error) any {
 	return olm.UnreadableGroup(metadataOf(m), raw)
-}
-
-func addOperatorGroup(to *rules.Cluster, in string, value any) {
-	to.AddOperatorGroup(in, value.(*olm.OperatorGroup))
 }
 
 // Deployment is the part of a Deployment that is stored.

@@ -90,9 +90,10 @@ var (
 	InstallPlans = &Kind{GroupVersionKind: olm.InstallPlanGVK, Resource: "installplans",
 		decode: decodePlan, add: adding((*rules.Cluster).AddPlan)}
 	ClusterServiceVersions = &Kind{GroupVersionKind: olm.ClusterServiceVersionGVK, Resource: "clusterserviceversions",
-		decode: decodeCSV, salvage: salvageCSV, add: addCSV}
+		decode: decodeCSV, salvage: salvageCSV, add: adding((*rules.Cluster).AddCSV)}
 	OperatorGroups = &Kind{GroupVersionKind: olm.OperatorGroupGVK, Resource: "operatorgroups",
-		decode: decodeOperatorGroup, salvage: salvageOperatorGroup, add: addOperatorGroup}
+		decode: decodeOperatorGroup, salvage: salvageOperatorGroup,
+		add: adding((*rules.Cluster).AddOperatorGroup)}
 
 	OperatorConditions = &Kind{GroupVersionKind: olm.OperatorConditionGVK, Resource: "operatorconditions",
 		Optional: true, decode: decodeOperatorCondition, salvage: salvageOperatorCondition, add: addOperatorCondition}
