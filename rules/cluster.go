@@ -71,14 +71,14 @@ func (c *Cluster) AddPlan(p *olm.InstallPlan) {
 }
 
 // AddOperatorGroup adds an OperatorGroup.
-func (c *Cluster) AddOperatorGroup(namespace string, g *olm.OperatorGroup) {
-	n := c.namespace(namespace)
+func (c *Cluster) AddOperatorGroup(g *olm.OperatorGroup) {
+	n := c.namespace(g.Metadata.Namespace)
 	n.Groups = append(n.Groups, g)
 }
 
 // AddCSV adds a ClusterServiceVersion, with its Bundle.
-func (c *Cluster) AddCSV(namespace string, csv *olm.CSV) {
-	n := c.namespace(namespace)
+func (c *Cluster) AddCSV(csv *olm.CSV) {
+	n := c.namespace(csv.Metadata.Namespace)
 	if n.Stored = append(n.Stored, csv); state.InstallsOperator(csv) {
 		n.CSVs = append(n.CSVs, state.Installed{Bundle: csv.Bundle, UID: csv.Metadata.UID})
 	}

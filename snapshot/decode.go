@@ -65,10 +65,6 @@ func decodeConstraint(raw []byte) (any, error) {
 	return &storedConstraint{object, rules.NewDefinition(object, strict)}, nil
 }
 
-func addConstraint(to *rules.Cluster, _ string, value any) {
-	to.AddConstraint(value.(*storedConstraint).definition)
-}
-
 // salvageConstraint retains a stored Constraint that does not decode as one that holds everything, and that
 // protects what it says: every operator if that does not decode either.
 func salvageConstraint(m *metav1.ObjectMeta, raw []byte, cause error) any {
@@ -122,10 +118,6 @@ func salvageSubscription(m *metav1.ObjectMeta, _ []byte, _ error) any {
 	return &olm.Subscription{Metadata: metadataOf(m)}
 }
 
-func addSubscription(to *rules.Cluster, _ string, value any) {
-	to.AddSubscription(value.(*olm.Subscription))
-}
-
 func decodePlan(raw []byte) (any, error) {
 	p, err := olm.DecodePlan(raw)
 	if err != nil {
@@ -136,8 +128,6 @@ func decodePlan(raw []byte) (any, error) {
 	p.Trim()
 	return p, nil
 }
-
-func addPlan(to *rules.Cluster, _ string, value any) { to.AddPlan(value.(*olm.InstallPlan)) }
 
 func decodeCSV(raw []byte) (any, error) {
 	csv, err := olm.Decode[olm.CSV](raw)
@@ -199,8 +189,6 @@ func salvageCSV(m *metav1.ObjectMeta, raw []byte, _ error) any {
 	return csv
 }
 
-func addCSV(to *rules.Cluster, in string, value any) { to.AddCSV(in, value.(*olm.CSV)) }
-
 func decodeOperatorGroup(raw []byte) (any, error) {
 	g, err := olm.Decode[olm.OperatorGroup](raw)
 	if err != nil {
@@ -212,10 +200,6 @@ func decodeOperatorGroup(raw []byte) (any, error) {
 
 func salvageOperatorGroup(m *metav1.ObjectMeta, raw []byte, _ error) any {
 	return olm.UnreadableGroup(metadataOf(m), raw)
-}
-
-func addOperatorGroup(to *rules.Cluster, in string, value any) {
-	to.AddOperatorGroup(in, value.(*olm.OperatorGroup))
 }
 
 // Deployment is the part of a Deployment that is stored.
@@ -313,15 +297,28 @@ func addRecords(to *rules.Cluster, _ string, value any) {
 	}
 }
 
-// decodeMigrated returns the decoding of a kind that shows operators which OLM v1 manages.
-func decodeMigrated(kind string) func([]byte) (any, error) {
+// optional makes the decoding of a kind of which some objects count for nothing.
+func optional[T any](decode func(raw []byte) (*T, error)) func([]byte) (any, error) {
 	return func(raw []byte) (any, error) {
-		m, err := olm.DecodeMigrated(kind, raw)
-		if m == nil || err != nil {
+		value, err := decode(raw)
+		if value == nil || err != nil {
 			return nil, err
 		}
-		return m, nil
+		return value, nil
 	}
+}
+
+// adding makes the function that adds the values of a kind.
+func adding[T any](add func(*rules.Cluster, T)) func(*rules.Cluster, string, any) {
+	return func(to *rules.Cluster, _ string, value any) { add(to, value.(T)) }
+}
+
+func decodeExtension(raw []byte) (*olm.Migrated, error) {
+	return olm.DecodeMigrated(olm.KindClusterExtension, raw)
+}
+
+func decodeObjectSet(raw []byte) (*olm.Migrated, error) {
+	return olm.DecodeMigrated(olm.KindClusterObjectSet, raw)
 }
 
 // decodeCatalog decodes a CatalogSource, to which every namespace may refer. One that does not decode is not known to
@@ -335,41 +332,13 @@ func decodeCatalog(raw []byte) (any, error) {
 	return c, nil
 }
 
-func addCatalog(to *rules.Cluster, _ string, value any) {
-	c := value.(*olm.CatalogSource)
+func addCatalog(to *rules.Cluster, c *olm.CatalogSource) {
 	to.Facts.AddCatalog(olm.Catalog{Namespace: c.Metadata.Namespace, Name: c.Metadata.Name}, c)
 }
 
-// decodePod decodes a pod of a CatalogSource, to which every namespace may refer. One that does not decode shows nothing
-// of its image.
-func decodePod(raw []byte) (any, error) {
-	pod, err := olm.DecodeCatalogPod(raw)
-	if err != nil || pod == nil {
-		return nil, err
-	}
-	return pod, nil
-}
+func addPod(to *rules.Cluster, pod *olm.CatalogPod) { to.Facts.AddServed(pod.Catalog, pod.Digest) }
 
-func addPod(to *rules.Cluster, _ string, value any) {
-	if pod, ok := value.(*olm.CatalogPod); ok {
-		to.Facts.AddServed(pod.Catalog, pod.Digest)
-	}
-}
-
-// decodeService decodes the Service of a CatalogSource, to which every namespace may refer.
-func decodeService(raw []byte) (any, error) {
-	service, err := olm.DecodeCatalogService(raw)
-	if err != nil || service == nil {
-		return nil, err
-	}
-	return service, nil
-}
-
-func addService(to *rules.Cluster, _ string, value any) {
-	if service, ok := value.(*olm.CatalogService); ok {
-		to.Facts.AddService(service)
-	}
-}
+func addService(to *rules.Cluster, service *olm.CatalogService) { to.Facts.AddService(service) }
 
 // notUpgradeable is why a ClusterServiceVersion must not be replaced now.
 type notUpgradeable struct{ csv, why string }

@@ -80,17 +80,20 @@ var (
 		Resource: "operatorpolicies", decode: decodePolicy, salvage: salvagePolicy, add: addPolicy}
 	Constraints = &Kind{GroupVersionKind: constraintv1.GroupVersion.WithKind(constraintv1.Kind),
 		Resource: "constraints", ClusterScoped: true,
-		decode: decodeConstraint, salvage: salvageConstraint, add: addConstraint}
+		decode: decodeConstraint, salvage: salvageConstraint,
+		add: adding(func(to *rules.Cluster, stored *storedConstraint) { to.AddConstraint(stored.definition) })}
 	Namespaces = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"},
 		Resource: "namespaces", ClusterScoped: true, decode: decodeNamespace, add: addNamespace}
 	Subscriptions = &Kind{GroupVersionKind: olm.SubscriptionGVK, Resource: "subscriptions",
-		decode: decodeSubscription, salvage: salvageSubscription, add: addSubscription}
+		decode: decodeSubscription, salvage: salvageSubscription,
+		add: adding((*rules.Cluster).AddSubscription)}
 	InstallPlans = &Kind{GroupVersionKind: olm.InstallPlanGVK, Resource: "installplans",
-		decode: decodePlan, add: addPlan}
+		decode: decodePlan, add: adding((*rules.Cluster).AddPlan)}
 	ClusterServiceVersions = &Kind{GroupVersionKind: olm.ClusterServiceVersionGVK, Resource: "clusterserviceversions",
-		decode: decodeCSV, salvage: salvageCSV, add: addCSV}
+		decode: decodeCSV, salvage: salvageCSV, add: adding((*rules.Cluster).AddCSV)}
 	OperatorGroups = &Kind{GroupVersionKind: olm.OperatorGroupGVK, Resource: "operatorgroups",
-		decode: decodeOperatorGroup, salvage: salvageOperatorGroup, add: addOperatorGroup}
+		decode: decodeOperatorGroup, salvage: salvageOperatorGroup,
+		add: adding((*rules.Cluster).AddOperatorGroup)}
 
 	OperatorConditions = &Kind{GroupVersionKind: olm.OperatorConditionGVK, Resource: "operatorconditions",
 		Optional: true, decode: decodeOperatorCondition, salvage: salvageOperatorCondition, add: addOperatorCondition}
@@ -101,12 +104,15 @@ var (
 		Resource: policyv1beta1.PolicySetResource, Readers: Ordering, decode: decodeMembers, salvage: salvageMembers}
 
 	CatalogSources = &Kind{GroupVersionKind: olm.CatalogSourceGVK, Resource: "catalogsources", skipUnchanged: true,
-		decode: decodeCatalog, add: addCatalog}
+		decode: decodeCatalog, add: adding(addCatalog)}
 	Pods = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: "pods",
-		Readers: Facts, skipUnchanged: true, Selector: metakey.CatalogSource, decode: decodePod, add: addPod}
+		Readers: Facts, skipUnchanged: true, Selector: metakey.CatalogSource,
+		// one that does not decode shows nothing of its image
+		decode: optional(olm.DecodeCatalogPod), add: adding(addPod)}
 	// Services are those by which OLM connects to catalogs.
 	Services = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Service"}, Resource: "services",
-		Readers: Facts, skipUnchanged: true, Selector: metakey.ServiceHash, decode: decodeService, add: addService}
+		Readers: Facts, skipUnchanged: true, Selector: metakey.ServiceHash,
+		decode: optional(olm.DecodeCatalogService), add: adding(addService)}
 	// Records are the ConfigMaps with what the images of catalogs changed, and with what was installed in each
 	// namespace.
 	Records = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps",
@@ -119,10 +125,10 @@ var (
 	// ClusterExtensions and ClusterObjectSets of OLM v1 show which operators its migration tool has taken over.
 	ClusterExtensions = &Kind{GroupVersionKind: olm.ClusterExtensionGVK, Resource: "clusterextensions",
 		ClusterScoped: true, Optional: true,
-		Readers: Leader, skipUnchanged: true, decode: decodeMigrated(olm.KindClusterExtension)}
+		Readers: Leader, skipUnchanged: true, decode: optional(decodeExtension)}
 	ClusterObjectSets = &Kind{GroupVersionKind: olm.ClusterObjectSetGVK, Resource: "clusterobjectsets",
 		ClusterScoped: true, Optional: true,
-		Readers: Leader, skipUnchanged: true, decode: decodeMigrated(olm.KindClusterObjectSet)}
+		Readers: Leader, skipUnchanged: true, decode: optional(decodeObjectSet)}
 )
 
 var declared = [...]*Kind{OperatorPolicies, Constraints, Namespaces, Subscriptions, InstallPlans,

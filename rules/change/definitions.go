@@ -86,7 +86,7 @@ func (c *Contents) readDefinitions() error {
 func (c *Contents) setConversion() {
 	converts := c.converts()
 	for name, d := range c.definitions {
-		if converts[name] {
+		if converts.Has(name) {
 			d.Spec.Conversion.Strategy = string(apiextensionsv1.WebhookConverter)
 			d.Spec.Conversion.Webhook.ClientConfig = admissionv1.WebhookClientConfig{} // OLM writes its own Service
 		}

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
@@ -203,13 +204,7 @@ func (r *rights) checkParts() error {
 
 // holders returns all holders in one order.
 func (r *rights) holders() []holder {
-	all := map[holder]bool{}
-	for h := range r.rules {
-		all[h] = true
-	}
-	for h := range r.roles {
-		all[h] = true
-	}
+	all := sets.KeySet(r.rules).Union(sets.KeySet(r.roles))
 	key := func(h holder) string { return fmt.Sprintf("%t %s", h.role, h) } // false is before true
 	return slices.SortedFunc(maps.Keys(all), func(a, b holder) int { return cmp.Compare(key(a), key(b)) })
 }

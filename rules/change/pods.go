@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
@@ -332,21 +333,18 @@ func (s settings) addConstraints(o *object) error {
 // compareImages adds the registries, with the first element of the path, from which no installed image comes. Hosts
 // such as quay.io serve every publisher, so the host alone would say nothing about who publishes.
 func compareImages(s *Set, from, to *Contents) error {
-	before, after := from.publishers(), to.publishers()
-	for _, publisher := range sortedKeys(after) {
-		if !before[publisher] {
-			s.add(Images, Notable, "images from %s", text.Name(publisher))
-		}
+	for _, publisher := range sets.List(to.publishers().Difference(from.publishers())) {
+		s.add(Images, Notable, "images from %s", text.Name(publisher))
 	}
 	return nil
 }
 
 // publishers returns the registries of all images that a bundle names.
-func (c *Contents) publishers() map[string]bool {
-	found := map[string]bool{}
+func (c *Contents) publishers() sets.Set[string] {
+	found := sets.New[string]()
 	add := func(image string) {
 		if image != "" {
-			found[publisher(image)] = true
+			found.Insert(publisher(image))
 		}
 	}
 	for i := range c.spec.RelatedImages {

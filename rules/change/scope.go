@@ -9,6 +9,7 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
@@ -52,11 +53,8 @@ func compareScope(s *Set, from, to *Contents) error {
 			s.add(Scope, Notable, "no longer has %s", name)
 		}
 	}
-	modes := from.installModes()
-	for _, mode := range to.installModes() {
-		if !slices.Contains(modes, mode) {
-			s.add(Scope, Notable, "supports install mode %s", text.Name(mode))
-		}
+	for _, mode := range sets.List(to.installModes().Difference(from.installModes())) {
+		s.add(Scope, Notable, "supports install mode %s", text.Name(mode))
 	}
 	return s.compareSpec(from, to)
 }
@@ -120,15 +118,15 @@ func (c *Contents) specFields() (fields, error) {
 	return f, f.readTyped("csv", &rest)
 }
 
-// installModes returns the supported ones in order.
-func (c *Contents) installModes() []string {
-	var modes []string
+// installModes returns the supported ones.
+func (c *Contents) installModes() sets.Set[string] {
+	modes := sets.New[string]()
 	for _, m := range c.spec.InstallModes {
 		if m.Supported {
-			modes = append(modes, string(m.Type))
+			modes.Insert(string(m.Type))
 		}
 	}
-	return sorted(modes)
+	return modes
 }
 
 // otherObjects returns the objects of a bundle by kind and name, without CustomResourceDefinitions and the RBAC
@@ -195,18 +193,15 @@ type derived struct {
 }
 
 func (c *Contents) derivedRules() *derived {
-	d := &derived{namespace: c.namespace, rules: map[string]bool{}, accounts: map[string]bool{},
+	d := &derived{namespace: c.namespace, rules: map[string]bool{}, accounts: c.derivedAccounts(),
 		roles: map[string]bool{}}
 	if !slices.ContainsFunc(c.objects,
 		func(o object) bool { return o.isRBAC() && o.Metadata.Labels[metakey.PermissionsHash] != "" }) {
 		return d
 	}
 	strategy := &c.spec.InstallStrategy.StrategySpec
-	for _, list := range [][]v1alpha1.StrategyDeploymentPermissions{strategy.ClusterPermissions, strategy.Permissions} {
-		for i := range list {
-			d.rules[rulesKey(list[i].Rules)] = true
-			d.accounts[list[i].ServiceAccountName] = true
-		}
+	for _, p := range slices.Concat(strategy.ClusterPermissions, strategy.Permissions) {
+		d.rules[rulesKey(p.Rules)] = true
 	}
 	for i := range c.objects {
 		if o := &c.objects[i]; (o.Kind == "ClusterRole" || o.Kind == "Role") && d.hasRole(o) {
@@ -246,16 +241,13 @@ func compareRequirements(s *Set, from, to *Contents) error {
 	if was, is := from.spec.MinKubeVersion, to.spec.MinKubeVersion; is != "" && is != was {
 		s.add(Requirements, Notable, "requires Kubernetes %s", text.Name(is))
 	}
-	before := from.requirements()
-	for _, r := range to.requirements() {
-		if !slices.Contains(before, r) {
-			s.add(Requirements, Notable, "%s", r)
-		}
+	for _, r := range sets.List(sets.New(to.requirements()...).Difference(sets.New(from.requirements()...))) {
+		s.add(Requirements, Notable, "%s", r)
 	}
 	return nil
 }
 
-// requirements returns in order the packages and APIs that an operator needs.
+// requirements returns the packages and APIs that an operator needs.
 func (c *Contents) requirements() []string {
 	var all []string
 	for _, r := range c.requires {
@@ -276,5 +268,5 @@ func (c *Contents) requirements() []string {
 	if c.deprecated {
 		all = append(all, "is deprecated by its catalog (property "+olm.TypeDeprecated+")")
 	}
-	return sorted(all)
+	return all
 }

@@ -8,6 +8,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
@@ -183,7 +184,7 @@ func byPath(table []row) map[string]string {
 
 // fields are the fields of objects by path, with the set of values that each has. The elements of a list have the
 // path of the list with [].
-type fields map[string]map[string]bool
+type fields map[string]sets.Set[string]
 
 // read adds the fields at and below a value, except for those that are harmless or judged elsewhere. An element of a
 // list is one value, so that its fields stay together, unless the list is entered.
@@ -239,9 +240,9 @@ func (f fields) add(path string, value any) {
 		shown = string(raw)
 	}
 	if f[path] == nil {
-		f[path] = map[string]bool{}
+		f[path] = sets.New[string]()
 	}
-	f[path][shown] = true
+	f[path].Insert(shown)
 }
 
 // skipped reports whether the fields at and below a path are not compared here.
@@ -295,7 +296,7 @@ func (f fields) readTyped(path string, value any) error {
 func (f fields) changed(before fields) []string {
 	var paths []string
 	for _, path := range sorted(slices.Concat(sortedKeys(f), sortedKeys(before))) {
-		if added, removed := difference(f[path], before[path]); len(added)+len(removed) > 0 {
+		if !f[path].Equal(before[path]) {
 			paths = append(paths, path)
 		}
 	}
@@ -303,18 +304,8 @@ func (f fields) changed(before fields) []string {
 }
 
 // difference returns the values that only one of two sets has, in order.
-func difference(now, before map[string]bool) (added, removed []string) {
-	for _, value := range sortedKeys(now) {
-		if !before[value] {
-			added = append(added, value)
-		}
-	}
-	for _, value := range sortedKeys(before) {
-		if !now[value] {
-			removed = append(removed, value)
-		}
-	}
-	return added, removed
+func difference(now, before sets.Set[string]) (added, removed []string) {
+	return sets.List(now.Difference(before)), sets.List(before.Difference(now))
 }
 
 // describe returns what changed at a path: "priorityClassName a, before b", or "no longer priorityClassName b".

@@ -10,6 +10,7 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/opgate/opgate/internal/text"
 )
@@ -107,13 +108,11 @@ func merge(found map[string]*webhook, kind string, w *webhook) {
 
 // converts returns the names of the CustomResourceDefinitions whose objects webhooks of the ClusterServiceVersion
 // convert.
-func (c *Contents) converts() map[string]bool {
-	names := map[string]bool{}
+func (c *Contents) converts() sets.Set[string] {
+	names := sets.New[string]()
 	for i := range c.spec.WebhookDefinitions {
 		if d := &c.spec.WebhookDefinitions[i]; d.Type == v1alpha1.ConversionWebhook {
-			for _, name := range d.ConversionCRDs {
-				names[name] = true
-			}
+			names.Insert(d.ConversionCRDs...)
 		}
 	}
 	return names
@@ -135,11 +134,8 @@ func compareWebhooks(s *Set, from, to *Contents) error {
 		}
 		s.compareWebhook(name, was, is)
 	}
-	converted := from.converts()
-	for _, name := range sortedKeys(to.converts()) {
-		if !converted[name] {
-			s.add(Webhooks, Notable, "adds conversion webhook of %s", text.Name(name))
-		}
+	for _, name := range sets.List(to.converts().Difference(from.converts())) {
+		s.add(Webhooks, Notable, "adds conversion webhook of %s", text.Name(name))
 	}
 	return nil
 }
@@ -216,13 +212,7 @@ func conditions(w *webhook) []string {
 }
 
 // loosened reports whether a requirement is dropped or replaced. More requirements match less.
-func loosened(was, is []string) bool {
-	known := make(map[string]bool, len(is))
-	for _, r := range is {
-		known[r] = true
-	}
-	return slices.ContainsFunc(was, func(r string) bool { return !known[r] })
-}
+func loosened(was, is []string) bool { return !sets.New(is...).HasAll(was...) }
 
 // tuple is the smallest part of the rules of a webhook. One with fewer than all lists of a rule matches nothing and has
 // no tuples.
