@@ -9,11 +9,8 @@ import (
 	"github.com/opgate/opgate/internal/apijson"
 )
 
-// Labels and annotations that OLM, or authors of bundles, set.
-const (
-	// maxComponent is the maximum length of what follows it.
-	maxComponent = 63
-)
+// maxComponent is the maximum length of the name of a label, without its prefix.
+const maxComponent = 63
 
 // Component is <package>.<namespace> as OLM truncates it for the name of a label; empty if a part is not known.
 func Component(pkg, namespace string) string {
