@@ -11,7 +11,7 @@ import (
 	"github.com/opgate/opgate/internal/apijson"
 )
 
-// maxComponent is the maximum length of the name of a label.
+// maxComponent is the maximum length of the name of a label, without its prefix.
 const maxComponent = 63
 
 // Component is <package>.<namespace> as OLM truncates it for the name of a label; empty if a part is not known.

@@ -14,10 +14,9 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestLoop plays the scripts of testdata, whose language scripttest documents, against an API server with Opgate's
-// background loop: those about refusals, defaults, versions of the API, and templates, and one installation, upgrade
-// and removal; and those of shared. OLM does not run: a script writes what OLM would. TestReconciler of controller/operatorpolicy plays
-// those that need no API server, TestLoopOLM has a real OLM.
+// TestLoop plays the scripts of testdata, whose language scripttest documents, and those of shared, against an API server
+// with Opgate's background loop. OLM does not run: a script writes what OLM would. TestReconciler of
+// controller/operatorpolicy plays those that need no API server, TestLoopOLM has a real OLM.
 func TestLoop(t *testing.T) {
 	t.Parallel()
 	e := startLoop(t, harness.Vacant(t))

@@ -19,8 +19,7 @@ const (
 	PolicyFields = "opgate.io/policy-fields"
 	// CreatedBy is on a Subscription and an OperatorGroup that a policy created, and is the UID of the policy.
 	CreatedBy = "opgate.io/created-by"
-	// ResyncRequested is when Opgate last changed a Subscription to make OLM resolve its namespace again;
-	// EarlierResync is that of earlier releases, to be removed.
+	// ResyncRequested of a Subscription is when Opgate last made OLM resolve again, EarlierResync that of earlier releases.
 	ResyncRequested = "opgate.io/resync-requested-at"
 	EarlierResync   = "opgate.io/nudged-at"
 	// VirtualOperator labels the ClusterServiceVersions that expose cluster properties to OLM's resolver.
@@ -29,8 +28,7 @@ const (
 	VirtualOperatorNamespaces = "opgate.io/virtual-operator-namespaces"
 	// Verified is the mark of a Policy whose author's rights were verified: "<signature> [<kind>.<group>...]".
 	Verified = "opgate.io/verified"
-	// Pending suspends an OperatorPolicy or a Constraint: its value is "<namespace>/<name>" of the Policy that waits. A
-	// suspended one holds approvals.
+	// Pending suspends an OperatorPolicy or a Constraint, which holds approvals then: "<namespace>/<name>" of its Policy.
 	Pending = "opgate.io/pending"
 	// Conversion carries what the present version of an object cannot express. In v1beta2, in which policies are
 	// stored and judged, that is the dialect: {"dialect":"installPlanApproval"}.
