@@ -59,8 +59,7 @@ func outOfRangeCSV(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding 
 	return verdict.Finding{}
 }
 
-// suffixed says that the suffix of a version decides over it, with the range that was probably meant; empty if it does
-// not.
+// suffixed returns the range that was probably meant where the suffix of a version decides over it, else nothing.
 func suffixed(c *carrier.Bundle, p *operatorpolicy.Policy) string {
 	if p.VersionRange == nil {
 		return ""

@@ -33,7 +33,6 @@ func identityOf(o *snapshot.Object) identity { return identity{o.Kind(), o.Key()
 func (s *State) Again(ctx context.Context, instead, gone []*snapshot.Object) (*State, error) {
 	in := &input{Reader: s.listed.reader, options: s.listed.options, versions: s.listed.versions,
 		notes: slices.Clone(s.listed.notes)}
-	in.options.Instead = instead
 	without := map[identity]bool{}
 	for _, o := range slices.Concat(instead, gone) {
 		without[identityOf(o)] = true

@@ -26,14 +26,6 @@ type Options struct {
 	// Namespace restricts what OLM stores to one namespace, for commands that judge only there. Policies, Constraints
 	// and catalogs are read whole. Default: all namespaces.
 	Namespace string
-	// Instead are objects that count in place of those of the cluster with the same kind, namespace and name. Default:
-	// none.
-	Instead []*snapshot.Object
-	// Without are namespaces that the webhook configurations exclude. Default: opgate-system.
-	Without []string
-	// WithoutContents leaves out what plans change, for commands that judge no plan. Default: it is read where it is
-	// judged.
-	WithoutContents bool
 	// Kinds are all that is read, for commands that judge nothing. Default: the kinds that the gate judges by, and what
 	// the policies found there refer to.
 	Kinds []*snapshot.Kind
@@ -206,11 +198,6 @@ func (in *input) readKinds(ctx context.Context, needed, optional []*snapshot.Kin
 	case missing != nil:
 		return missing
 	}
-	in.stored = slices.DeleteFunc(in.stored, func(o *snapshot.Object) bool {
-		return slices.ContainsFunc(in.options.Instead,
-			func(other *snapshot.Object) bool { return o.Kind() == other.Kind() && o.Key() == other.Key() })
-	})
-	in.stored = append(in.stored, in.options.Instead...)
 	return nil
 }
 
@@ -226,14 +213,8 @@ func (in *input) note(what string, err error, verb, role string) {
 
 // build returns the state of what is known so far, and records what else is asked for.
 func (in *input) build() *State {
-	without := in.options.Without
-	if without == nil {
-		without = []string{releaseNamespace}
-	}
-	b := snapshot.Builder{Unjudged: without, Needed: in.needed, Packages: in.packageOf}
-	if !in.options.WithoutContents {
-		b.Changes = in.changesOf
-	}
+	b := snapshot.Builder{Unjudged: []string{releaseNamespace}, Needed: in.needed, Packages: in.packageOf,
+		Changes: in.changesOf}
 	b.SetCluster(undated, in.versions)
 	b.Put(undated, in.stored...)
 	return &State{Snapshot: b.Complete(undated, in.completions), builder: b}

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
-	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
 )
@@ -95,9 +94,10 @@ func selected(list []rule, args []string, stdin io.Reader) (found []rule, err er
 			}
 			arg = string(data)
 		}
-		ids := inspect.Mentions(arg)
+		arg = strings.ToLower(arg)
+		ids := inParentheses(arg)
 		if len(ids) == 0 {
-			ids = []string{strings.Trim(strings.ToLower(arg), "( )\n")}
+			ids = []string{strings.TrimSpace(arg)}
 		}
 		named := slices.DeleteFunc(slices.Clone(list), func(r rule) bool { return !slices.Contains(ids, r.Rule) })
 		if start := strings.TrimSuffix(ids[0], "*"); len(named) == 0 && start != "" {
@@ -113,6 +113,17 @@ func selected(list []rule, args []string, stdin io.Reader) (found []rule, err er
 		}
 	}
 	return found, nil
+}
+
+// inParentheses returns what a text names as messages name rules: (kind/name).
+func inParentheses(text string) (ids []string) {
+	for _, part := range strings.Split(text, "(")[1:] {
+		id, _, closed := strings.Cut(part, ")")
+		if closed && strings.Contains(id, "/") && !strings.ContainsAny(id, " \n") {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // unknown says that a rule does not exist, and which is spelled alike, as cobra suggests commands.

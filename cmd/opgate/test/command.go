@@ -73,21 +73,25 @@ type fault struct {
 	// line counts from 1; 0 where it is unknown.
 	line int
 	what string
-	// ofDecision is set for another decision, which --update does not change.
-	ofDecision bool
 }
 
-// result is what became of one file.
+// status is what became of a file, as it is printed.
+type status string
+
+const (
+	asWanted status = "ok"
+	updated  status = "updated"
+	differs  status = "FAIL"
+	unusable status = "ERROR" // nothing was played
+	skipped  status = "skipped"
+)
+
+// result is what became of one file, and why.
 type result struct {
 	// file is the path as it was found.
-	file   string
+	file string
+	status
 	faults []fault
-	// unusable is set where nothing was played.
-	unusable bool
-	// updated is set where the file was written.
-	updated bool
-	// skipped is why nothing was to be played.
-	skipped string
 }
 
 // Command returns `opgate test`. Its errors carry the exit code as ExitCode() int, and an empty message where
@@ -149,11 +153,12 @@ func (o *options) run(ctx context.Context, paths []string, stdout io.Writer) err
 			return err
 		}
 		results[i] = o.play(ctx, p, file)
-		switch r := &results[i]; {
-		case r.unusable:
+		switch results[i].status {
+		case unusable:
 			code = exitUnusable
-		case len(r.faults) > 0:
+		case differs:
 			code = max(code, exitDiffers)
+		case asWanted, updated, skipped:
 		}
 	}
 	if err := formats[o.output](stdout, results); err != nil {
@@ -200,58 +205,44 @@ func scenariosIn(paths []string) (files []string, err error) {
 	return once, nil
 }
 
-// maxScenario is the size in bytes above which a file is not read.
-const maxScenario = 4 << 20
-
 // play plays the scenario in a file, and updates the file if it is to be.
-func (o *options) play(ctx context.Context, p *player, file string) (r result) {
-	r = result{file: file, unusable: true}
-	data, err := read(file)
+func (o *options) play(ctx context.Context, p *player, file string) result {
+	failed := func(err error) result {
+		if at, ok := err.(*scenario.Fault); ok { //nolint:errorlint // a wrapped one has another message
+			return result{file, unusable, []fault{{line: at.Line, what: at.Err.Error()}}}
+		}
+		return result{file, unusable, []fault{{what: err.Error()}}}
+	}
+	data, err := os.ReadFile(file) //nolint:gosec // a file that the user names
 	if err != nil {
-		r.faults = []fault{{what: err.Error()}}
-		return r
+		return failed(err)
 	}
 	s, err := scenario.Parse(file, data, o.versions)
 	if err == nil {
 		err = placeholders(data, o.versions)
 	}
 	if err != nil {
-		r.faults = []fault{faultOf(err)}
-		return r
+		return failed(err)
 	}
 	if s.Verb == "delete" {
-		return result{file: file, skipped: "no webhook reviews deletions: the API server refuses them"}
+		return result{file, skipped, []fault{{what: "no webhook reviews deletions: the API server refuses them"}}}
 	}
 	got, err := p.play(ctx, filepath.Dir(file), s)
 	if err != nil {
-		r.faults = []fault{faultOf(err)}
-		return r
+		return failed(err)
 	}
-	r.unusable, r.faults = false, faults(s, got)
-	if !o.update || len(r.faults) == 0 || slices.ContainsFunc(r.faults, func(f fault) bool { return f.ofDecision }) {
-		return r
+	r := result{file, asWanted, faults(s, got)}
+	if o.update && len(r.faults) > 0 && got.Decision == s.Decision {
+		if err := os.WriteFile(file, scenario.Update(data, got.Message, got.Warnings, o.versions), 0o600); err != nil {
+			return failed(err)
+		}
+		s.Message, s.Warnings = got.Message, got.Warnings
+		r.status, r.faults = updated, faults(s, got)
 	}
-	if err := os.WriteFile(file, scenario.Update(data, got.Message, got.Warnings, o.versions), 0o600); err != nil {
-		r.unusable, r.faults = true, append(r.faults, fault{what: err.Error()})
-		return r
+	if len(r.faults) > 0 {
+		r.status = differs
 	}
-	r.updated = true
-	r.faults = slices.DeleteFunc(r.faults,
-		func(f fault) bool { return f.line == s.Line("want") || f.line == s.Line("warnings") })
 	return r
-}
-
-func read(file string) ([]byte, error) {
-	f, err := os.Open(file) //nolint:gosec // a file that the user names
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // it is only read
-	data, err := io.ReadAll(io.LimitReader(f, maxScenario+1))
-	if err == nil && len(data) > maxScenario {
-		err = fmt.Errorf("it is larger than %d MiB", maxScenario>>20)
-	}
-	return data, err
 }
 
 // placeholders returns an error for a placeholder of a version that is not known.
@@ -266,14 +257,6 @@ func placeholders(data []byte, versions scenario.Versions) error {
 		}
 	}
 	return nil
-}
-
-// faultOf is why a scenario could not be played.
-func faultOf(err error) fault {
-	if at, ok := err.(*scenario.Fault); ok { //nolint:errorlint // a wrapped one has another message
-		return fault{line: at.Line, what: at.Err.Error()}
-	}
-	return fault{what: err.Error()}
 }
 
 // at is the place of a fault: "tests/etcd.txtar:12".
@@ -294,47 +277,27 @@ func escaped(what string) string {
 	return strings.Join(lines, "\n")
 }
 
-// printText writes a line for each scenario, what differs below it, and the counts.
+// printText writes a line for each scenario, or for each of its faults, and the counts.
 func printText(w io.Writer, results []result) error {
 	out := bufio.NewWriter(w)
-	var differ, unusable, updated, skipped int
+	count := map[status]int{}
 	for i := range results {
 		r := &results[i]
-		status := "ok     "
-		switch {
-		case r.unusable:
-			unusable++
-		case len(r.faults) > 0:
-			differ++
-		case r.updated:
-			status = "updated"
-		case r.skipped != "":
-			skipped++
-			fmt.Fprintf(out, "skipped  %s: %s\n", escaped(r.at(fault{})), r.skipped)
-			continue
-		}
-		if r.updated {
-			updated++
+		count[r.status]++
+		for _, f := range r.faults {
+			fmt.Fprintf(out, "%-7s  %s: %s\n", r.status, escaped(r.at(f)),
+				strings.ReplaceAll(escaped(f.what), "\n", "\n         "))
 		}
 		if len(r.faults) == 0 {
-			fmt.Fprintf(out, "%s  %s\n", status, escaped(r.at(fault{})))
-		}
-		for _, f := range r.faults {
-			status = "FAIL   "
-			if r.unusable {
-				status = "ERROR  "
-			}
-			fmt.Fprintf(out, "%s  %s: %s\n", status, escaped(r.at(f)),
-				strings.ReplaceAll(escaped(f.what), "\n", "\n         "))
+			fmt.Fprintf(out, "%-7s  %s\n", r.status, escaped(r.at(fault{})))
 		}
 	}
 	fmt.Fprintf(out, "%s: %d as wanted, %d not, %d cannot be used", text.Count(len(results), "scenario"),
-		len(results)-differ-unusable-skipped, differ, unusable)
-	if skipped > 0 {
-		fmt.Fprintf(out, ", %d skipped", skipped)
-	}
-	if updated > 0 {
-		fmt.Fprintf(out, "; %d updated", updated)
+		count[asWanted]+count[updated], count[differs], count[unusable])
+	for _, s := range []status{skipped, updated} {
+		if count[s] > 0 {
+			fmt.Fprintf(out, ", %d %s", count[s], s)
+		}
 	}
 	fmt.Fprintln(out)
 	return out.Flush()
@@ -347,21 +310,21 @@ func printJUnit(w io.Writer, results []result) error {
 		r := &results[i]
 		c := junit.Testcase{Name: strings.TrimSuffix(filepath.Base(r.file), scenario.Extension),
 			Classname: escaped(r.at(fault{}))}
-		if r.skipped != "" {
-			c.Skipped = &junit.Result{Message: r.skipped}
-		}
 		var lines []string
 		for _, f := range r.faults {
 			lines = append(lines, escaped(r.at(f)+": "+f.what))
 		}
-		if len(lines) > 0 {
-			first, _, _ := strings.Cut(lines[0], "\n")
-			failed := &junit.Result{Message: first, Data: strings.Join(lines, "\n")}
-			if r.unusable {
-				c.Error = failed
-			} else {
-				c.Failure = failed
-			}
+		all := strings.Join(lines, "\n")
+		first, _, _ := strings.Cut(all, "\n")
+		why := &junit.Result{Message: first, Data: all}
+		switch r.status {
+		case unusable:
+			c.Error = why
+		case differs:
+			c.Failure = why
+		case skipped:
+			c.Skipped = why
+		case asWanted, updated:
 		}
 		suite.AddTestcase(c)
 	}
