@@ -67,8 +67,8 @@ func (k *Controller) newRegistration(
 			return nil, fmt.Errorf("encode entry %s: %w", entries[i].Name, err)
 		}
 	}
-	r.Object, err = watched.New(k.options.Client, kind.GroupVersion().WithResource(r.label+"s"), "", name, k.registrationChanged,
-		k.options.Log)
+	resource := kind.GroupVersion().WithResource(r.label + "s")
+	r.Object, err = watched.New(k.options.Client, resource, "", name, k.registrationChanged, k.options.Log)
 	return r, err
 }
 
@@ -107,10 +107,7 @@ func clients(u *unstructured.Unstructured) []map[string]any {
 // bundleOf returns the caBundle of a client configuration.
 func bundleOf(config map[string]any) []byte {
 	encoded, _ := config["caBundle"].(string)
-	bundle, err := base64.StdEncoding.DecodeString(encoded)
-	if err != nil {
-		return nil // the API server does not store this
-	}
+	bundle, _ := base64.StdEncoding.DecodeString(encoded) // the API server stores nothing else
 	return bundle
 }
 
@@ -139,12 +136,13 @@ func (k *Controller) apply(ctx context.Context, r *registration, bundle []byte) 
 	wanted := live.DeepCopy()
 	changed, restored := r.setFields(wanted)
 	k.observe(r, live, len(changed) == 0)
-	if len(changed) > 0 && !k.answers(r) {
-		if !r.waiting {
-			k.options.Log.Info("webhooks without effect until a replica is ready", "kind", r.kind.Kind, "name", r.name,
-				"fields", len(changed))
-		}
-		r.waiting, wanted, changed, restored = true, live.DeepCopy(), nil, nil
+	waits := len(changed) > 0 && !k.answers(r)
+	if waits && !r.waiting {
+		k.options.Log.Info("webhooks without effect until a replica is ready", "kind", r.kind.Kind, "name", r.name,
+			"fields", len(changed))
+	}
+	if r.waiting = waits; waits {
+		wanted, changed, restored = live.DeepCopy(), nil, nil
 	}
 	// Where the annotation makes cert-manager write caBundles, it adds its CA to the existing ones, so that CAs overlap
 	// when the source of certificates changes.
