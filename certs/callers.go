@@ -1,14 +1,19 @@
 package certs
 
 import (
+	"context"
 	"crypto/rand"
+	"errors"
 	"maps"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/opgate/opgate/internal/signal"
 )
@@ -137,15 +142,11 @@ func (c *Callers) Expose(token string) {
 func (c *Callers) expired(label, token string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	seen := c.since[label]
-	return seen.token == token && c.Now().Sub(seen.at) >= c.lifetime(token)
-}
-
-func (c *Callers) lifetime(token string) time.Duration {
+	seen, lifetime := c.since[label], tokenLifetime
 	if c.exposed[token] {
-		return exposedLifetime
+		lifetime = exposedLifetime
 	}
-	return tokenLifetime
+	return seen.token == token && c.Now().Sub(seen.at) >= lifetime
 }
 
 // exposedInUse returns when the first exposed token that is in use expires, false if there is none.
@@ -165,8 +166,9 @@ const entrySuffix = ".opgate.io"
 
 // endpoint is a path or URL in a webhook configuration, as it is and as it should be.
 type endpoint struct {
-	// pointer is the JSON pointer to it: the path of a Service, or a URL.
-	pointer string
+	// fields has it under key: the path of a Service, or a URL.
+	fields map[string]any
+	key    string
 	// base is the part of the URL before the path; empty for a Service.
 	base string
 	// path is the current path, expected the right one without a token.
@@ -176,26 +178,25 @@ type endpoint struct {
 // readEndpoint reads the clientConfig of an entry. The path follows from the kind of configuration and the name of the
 // entry, so that those with failurePolicy Ignore have paths of their own: manifests leave it out, since the field
 // manager that applies them would own a field that they set.
-func readEndpoint(entry map[string]any, verb, pointer string) (endpoint, bool) {
+func readEndpoint(entry map[string]any, verb string) (endpoint, bool) {
 	config, _ := entry["clientConfig"].(map[string]any)
 	name, _ := entry["name"].(string)
 	name, ours := strings.CutSuffix(name, entrySuffix)
 	if !ours || config == nil {
 		return endpoint{}, false
 	}
-	e := endpoint{expected: "/" + verb + "/" + name}
+	expected := "/" + verb + "/" + name
 	if service, ok := config["service"].(map[string]any); ok {
-		e.path, _ = service["path"].(string)
-		e.pointer = pointer + "/service/path"
-		return e, true
+		path, _ := service["path"].(string)
+		return endpoint{fields: service, key: "path", path: path, expected: expected}, true
 	}
 	text, _ := config["url"].(string)
 	target, err := url.Parse(text)
 	if err != nil || target.Host == "" {
 		return endpoint{}, false
 	}
-	e.base, e.path, e.pointer = target.Scheme+"://"+target.Host, target.Path, pointer+"/url"
-	return e, true
+	return endpoint{fields: config, key: "url", base: target.Scheme + "://" + target.Host, path: target.Path,
+		expected: expected}, true
 }
 
 // token returns the token at the end of the path, "" if there is none.
@@ -207,10 +208,99 @@ func (e endpoint) token() string {
 	return rest
 }
 
-// at returns the value of the field for a token, "" for none.
-func (e endpoint) at(token string) string {
-	if token == "" {
-		return e.base + e.expected
+// route sets the path with a token, with none for "".
+func (e endpoint) route(token string) {
+	value := e.base + e.expected
+	if token != "" {
+		value += "/" + token
 	}
-	return e.base + e.expected + "/" + token
+	e.fields[e.key] = value
+}
+
+// endpoints returns the paths and URLs of an object, which are parts of it.
+func (r *registration) endpoints(u *unstructured.Unstructured) (all []endpoint) {
+	if u == nil || r.verb == "" {
+		return nil
+	}
+	for _, entry := range entriesOf(u) {
+		if e, ok := readEndpoint(entry, r.verb); ok {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// token returns the token that all endpoints have in common, "" if there is none.
+func (r *registration) token() string {
+	var token string
+	for i, e := range r.endpoints(r.Get()) {
+		if i > 0 && e.token() != token {
+			return ""
+		}
+		token = e.token()
+	}
+	return token
+}
+
+// routed reports whether all paths are as they should be.
+func (k *Controller) routed(r *registration) bool {
+	endpoints := r.endpoints(r.Get())
+	if k.options.Callers == nil {
+		return !slices.ContainsFunc(endpoints, func(e endpoint) bool { return e.path != e.expected && e.token() == "" })
+	}
+	token := r.token()
+	return len(endpoints) == 0 || token != "" && !k.options.Callers.expired(r.label, token)
+}
+
+// reconcilePaths writes paths that end in a token. Where the API server authenticates by certificate, it only fills in
+// the paths that manifests leave out: a token that another replica has written, as during a change of flags, is
+// harmless there.
+func (k *Controller) reconcilePaths(ctx context.Context) error {
+	var failed []error
+	for _, r := range k.registrations {
+		if k.routed(r) {
+			continue
+		}
+		var token string
+		if k.options.Callers != nil {
+			token = newToken()
+			k.options.Callers.expect(token)
+		}
+		live := r.Get()
+		wanted := live.DeepCopy()
+		for _, e := range r.endpoints(wanted) {
+			e.route(token)
+		}
+		written, err := k.write(ctx, r, live, wanted)
+		if written {
+			k.options.Log.Info("wrote paths", "kind", r.kind.Kind, "name", r.name)
+		}
+		failed = append(failed, err)
+	}
+	return errors.Join(failed...)
+}
+
+// keepPaths keeps the paths until the context is cancelled, and replaces tokens that may have been shown to users. Every
+// replica does so, since only the one that was called knows; one that writes last, or first, is as good as the other.
+func (k *Controller) keepPaths(ctx context.Context) {
+	for ctx.Err() == nil {
+		next := resyncPeriod
+		if err := k.reconcilePaths(ctx); err != nil && ctx.Err() == nil {
+			k.options.Log.Error(err, "paths of webhooks not written, retrying", "after", firstRetry.String())
+			next = firstRetry
+		}
+		if k.options.Callers != nil {
+			if due, found := k.options.Callers.exposedInUse(); found {
+				// Not before the watch shows the token that was just written.
+				next = min(next, max(due.Sub(k.options.Now()), firstRetry))
+			}
+		}
+		timer := time.NewTimer(next)
+		select {
+		case <-ctx.Done():
+		case <-k.routes:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
 }

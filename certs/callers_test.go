@@ -10,13 +10,15 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/opgate/opgate/rules/verdict"
+	"github.com/opgate/opgate/internal/watched"
 )
 
 // TestA9Tokens follows tokens through their life: what was written is accepted at once, what was replaced for a minute
@@ -75,45 +77,48 @@ func TestA9Endpoints(t *testing.T) {
 	for _, tc := range []struct {
 		name, config, entry, verb string
 		token                     string
-		pointer, want             string
+		want                      string
 	}{
 		{name: "no path", config: `{"service":{"name":"opgate-webhook"}}`, entry: "subscriptions", verb: "mutate",
-			pointer: "/webhooks/0/clientConfig/service/path", want: "/mutate/subscriptions/"},
+			want: "/mutate/subscriptions/"},
 		{name: "a path with a token", config: `{"service":{"path":"/validate/installplans-status/TOKEN"}}`,
 			entry: "installplans-status", verb: "validate", token: token,
-			pointer: "/webhooks/0/clientConfig/service/path", want: "/validate/installplans-status/"},
+			want: "/validate/installplans-status/"},
 		{name: "attack: a token that can be guessed", config: `{"service":{"path":"/validate/installplans/known"}}`,
 			entry: "installplans", verb: "validate",
-			pointer: "/webhooks/0/clientConfig/service/path", want: "/validate/installplans/"},
+			want: "/validate/installplans/"},
 		{name: "attack: another endpoint", config: `{"service":{"path":"/validate/subscriptions/TOKEN"}}`,
 			entry: "installplans", verb: "validate",
-			pointer: "/webhooks/0/clientConfig/service/path", want: "/validate/installplans/"},
+			want: "/validate/installplans/"},
 		{name: "a step, which has a path of its own",
 			config: `{"service":{"path":"/validate/clusterserviceversions/TOKEN"}}`,
 			entry:  "steps-clusterserviceversions", verb: "validate",
-			pointer: "/webhooks/0/clientConfig/service/path", want: "/validate/steps-clusterserviceversions/"},
+			want: "/validate/steps-clusterserviceversions/"},
 		{name: "a URL without a path", config: `{"url":"https://127.0.0.1:9443"}`, entry: "constraints",
-			verb:    "validate",
-			pointer: "/webhooks/0/clientConfig/url", want: "https://127.0.0.1:9443/validate/constraints/"},
+			verb: "validate",
+			want: "https://127.0.0.1:9443/validate/constraints/"},
 		{name: "a URL with a token", config: `{"url":"https://127.0.0.1:9443/validate/constraints/TOKEN"}`,
 			entry: "constraints", verb: "validate", token: token,
-			pointer: "/webhooks/0/clientConfig/url", want: "https://127.0.0.1:9443/validate/constraints/"},
+			want: "https://127.0.0.1:9443/validate/constraints/"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := &registration{verb: tc.verb, object: stored(t, `{"webhooks":[{"name":"`+tc.entry+
+			r := &registration{verb: tc.verb, Object: stored(t, `{"webhooks":[{"name":"`+tc.entry+
 				`.opgate.io","clientConfig":`+strings.ReplaceAll(tc.config, "TOKEN", token)+`}]}`)}
-			endpoints := r.endpoints()
+			endpoints := r.endpoints(r.Get())
 			if len(endpoints) != 1 {
 				t.Fatalf("endpoints are %v", endpoints)
 			}
 			e := endpoints[0]
-			if r.token() != tc.token || e.pointer != tc.pointer || e.at(token) != tc.want+
-				token || e.at("") != strings.TrimSuffix(tc.want, "/") {
-				t.Errorf("got %+v with token %q, which becomes %q, want %+v", e, r.token(), e.at(token), tc)
+			had := r.token()
+			e.route("")
+			bare := e.fields[e.key]
+			if e.route(token); had != tc.token || e.fields[e.key] != tc.want+token ||
+				bare != strings.TrimSuffix(tc.want, "/") {
+				t.Errorf("got %+v with token %q, which becomes %v and %v, want %+v", e, had, bare, e.fields[e.key], tc)
 			}
 		})
 	}
-	mixed := &registration{verb: "validate", object: stored(t, `{"webhooks":[
+	mixed := &registration{verb: "validate", Object: stored(t, `{"webhooks":[
 		{"name":"policies.opgate.io","clientConfig":{"service":{"path":"/validate/policies/`+token+`"}}},
 		{"name":"policysets.opgate.io","clientConfig":{"service":{"path":"/validate/policysets"}}}]}`)}
 	if got := mixed.token(); got != "" {
@@ -122,9 +127,9 @@ func TestA9Endpoints(t *testing.T) {
 }
 
 // stored returns an object as it is read from the API server.
-func stored(t *testing.T, text string) *object {
+func stored(t *testing.T, text string) *watched.Object {
 	t.Helper()
-	k, err := NewController(Options{Config: &rest.Config{Host: "127.0.0.1:1"},
+	k, err := NewController(Options{Client: dynamic.NewForConfigOrDie(&rest.Config{Host: "127.0.0.1:1"}),
 		Metrics: NewMetrics(prometheus.NewRegistry()), Now: time.Now}, inMemory{})
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +139,7 @@ func stored(t *testing.T, text string) *object {
 		[]byte(`{"kind":"ValidatingWebhookConfiguration","apiVersion":"admissionregistration.k8s.io/v1","metadata":{"name":"opgate"},` + text[1:])); err != nil {
 		t.Fatal(err)
 	}
-	o := k.registrations[0].object
+	o := k.registrations[0].Object
 	if err := o.Informer.GetStore().Add(u); err != nil {
 		t.Fatal(err)
 	}
@@ -187,14 +192,12 @@ func TestP4tTokenIsReplaced(t *testing.T) {
 	token := newToken()
 	written := make(chan string, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var operations []verdict.PatchOperation
-		if err := json.NewDecoder(r.Body).Decode(&operations); err != nil || r.Method != http.MethodPatch {
-			t.Errorf("%s of %v: %v", r.Method, operations, err)
-		}
-		for _, o := range operations {
-			if path, ok := o.Value.(string); ok && strings.HasSuffix(o.Path, "/path") {
-				written <- path
-			}
+		var patch admissionregistrationv1.ValidatingWebhookConfiguration
+		if err := json.NewDecoder(r.Body).Decode(&patch); err != nil || r.Method != http.MethodPatch ||
+			len(patch.Webhooks) != 1 || patch.ResourceVersion != "1" {
+			t.Errorf("%s of %v: %v", r.Method, patch, err)
+		} else {
+			written <- *patch.Webhooks[0].ClientConfig.Service.Path
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte(`{"kind":"ValidatingWebhookConfiguration","apiVersion":"admissionregistration.k8s.io/v1","metadata":{"name":"opgate"}}`))
@@ -202,7 +205,7 @@ func TestP4tTokenIsReplaced(t *testing.T) {
 	defer server.Close()
 	now := start
 	callers := &Callers{Now: func() time.Time { return now }}
-	k, err := NewController(Options{Config: &rest.Config{Host: server.URL},
+	k, err := NewController(Options{Client: dynamic.NewForConfigOrDie(&rest.Config{Host: server.URL}),
 		Metrics: NewMetrics(prometheus.NewRegistry()), Now: callers.Now, Callers: callers}, inMemory{})
 	if err != nil {
 		t.Fatal(err)

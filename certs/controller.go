@@ -2,20 +2,29 @@ package certs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/opgate/opgate/admission/webhooks"
 	"github.com/opgate/opgate/controller/manager"
 	"github.com/opgate/opgate/internal/signal"
+	"github.com/opgate/opgate/internal/watched"
 )
 
 const (
@@ -28,64 +37,61 @@ const (
 )
 
 // Controller writes the Secret, the caBundles, the entries of the webhooks and their paths with the tokens. But for paths,
-// only the replica that leads does. Unless Options disable it, the webhook configurations are
-// owned by Opgate's namespace, so that they are deleted with it: without a server they would refuse writes forever.
+// only the replica that leads does. Unless Options disable it, the webhook configurations are owned by Opgate's namespace,
+// so that they are deleted with it: without a server they would refuse writes forever.
 type Controller struct {
 	options Options
 	source  Source
 	// Only where certificates are self-managed, otherwise nil.
-	secret    *object
-	published published
+	secret    *watched.Object
+	published *watched.Object // ConfigMap opgate-ca
 	ca        *sharedCA
 	// registrations are watched by every replica, since each has to accept the current tokens.
 	registrations []*registration
 	reading       sync.Mutex // orders updates of the tokens as they were read
+	// synced report whether everything was read once that is written.
+	synced []cache.InformerSynced
 
-	client  dynamic.Interface
 	limiter flowcontrol.RateLimiter
 	// queue is the leader's.
 	queue manager.Queue[item]
 	// routes triggers a reconciliation of paths. Its capacity is 1: changes are coalesced.
 	routes chan struct{}
 
-	// What follows is of the leader, which has one worker. owner is the UID of Opgate's namespace; "" until it was read.
-	owner types.UID
-	// refused are the objects whose owners may not be changed, reported those that were logged as skipped, waiting
-	// those that were logged as without effect yet, by label.
-	refused, reported, waiting map[string]bool
-	// selectors are those that were logged as exempting namespaces, by label of the object.
-	selectors map[string][]string
+	// What follows is of the leader, which has one worker. owner is the UID of Opgate's namespace, "" until it was read;
+	// ownerRefused is whether the API server does not let owners be changed.
+	owner        types.UID
+	ownerRefused bool
 }
 
 // item is the only item of the queue: everything is compared.
 type item struct{}
 
-// NewController returns a controller for certificates that Opgate does not manage itself. Start runs what every replica
-// does, AddTo adds what the leader does to a manager.
+// NewController returns a controller for certificates that Opgate does not manage itself; see NewManaged. Start runs what
+// every replica does, AddTo adds what the leader does to a manager.
 func NewController(o Options, source Source) (*Controller, error) {
-	o.Metrics.Serving(source)
-	return newController(o, source)
-}
-
-func newController(o Options, source Source) (*Controller, error) {
 	k := &Controller{options: o, source: source, routes: make(chan struct{}, 1),
-		limiter: flowcontrol.NewTokenBucketRateLimiter(writesPerSecond, writesAtOnce),
-		refused: map[string]bool{}, reported: map[string]bool{}, waiting: map[string]bool{},
-		selectors: map[string][]string{}}
+		limiter: flowcontrol.NewTokenBucketRateLimiter(writesPerSecond, writesAtOnce)}
 	if o.Callers != nil {
 		o.Callers.added = k.routes
 	}
-	var err error
-	if k.client, err = dynamic.NewForConfig(o.Config); err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
-	}
-	k.registrations = registrations(&o.Webhooks, o.ExternalDefinition)
-	for _, r := range k.registrations {
-		resource := r.kind.GroupVersion().WithResource(r.resource)
-		if r.object, err = watchObject(k.client, resource, "", r.name, k.registrationChanged,
-			k.options.Log); err != nil {
-			return nil, fmt.Errorf("watch %s %s: %w", r.kind.Kind, r.name, err)
+	for _, of := range []struct {
+		group, kind, name, verb string
+		entries                 []webhooks.Entry
+	}{
+		{"admissionregistration.k8s.io", "MutatingWebhookConfiguration", "opgate", "mutate", o.Webhooks.Mutating},
+		{"admissionregistration.k8s.io", "ValidatingWebhookConfiguration", "opgate", "validate", o.Webhooks.Validating},
+		{"apiextensions.k8s.io", "CustomResourceDefinition", "operatorpolicies.policy.open-cluster-management.io", "", nil},
+	} {
+		if of.verb == "" && o.ExternalDefinition {
+			continue
 		}
+		r, err := k.newRegistration(schema.GroupVersionKind{Group: of.group, Version: "v1", Kind: of.kind}, of.name,
+			of.verb, of.entries)
+		if err != nil {
+			return nil, err
+		}
+		k.registrations, k.synced = append(k.registrations, r), append(k.synced, r.Synced)
 	}
 	return k, nil
 }
@@ -101,7 +107,7 @@ func (k *Controller) Start(ctx context.Context) error {
 	}
 	running.Go(func() {
 		select {
-		case <-k.options.Ready: // never, if it is ready from the start
+		case <-k.options.Ready:
 			k.enqueue()
 		case <-ctx.Done():
 		}
@@ -138,5 +144,147 @@ func (k *Controller) registrationChanged() {
 	}
 }
 
-// conflicted reports whether a write failed because of a concurrent write, which the watch will deliver.
-func conflicted(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+// outrun reports whether a write failed because of a concurrent write, which the watch will deliver.
+func outrun(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
+}
+
+// Reconcile writes what differs from the desired state.
+func (k *Controller) Reconcile(ctx context.Context, _ item) (reconcile.Result, error) {
+	if !cache.WaitForCacheSync(ctx.Done(), k.synced...) {
+		return reconcile.Result{}, nil // this replica leads no more
+	}
+	after := resyncPeriod // the leader decides anew, since time alone changes what is desired
+	var bundle []byte
+	failed := []error{k.readOwner(ctx)}
+	if k.secret != nil {
+		after = min(after, k.options.Lifetimes.Overlap)
+		stored, err := k.reconcileSecret(ctx)
+		failed = append(failed, err)
+		if stored != nil { // else it was just written: what is about to be stored is not published
+			bundle = stored.Data[keyBundle]
+			failed = append(failed, k.publish(ctx, string(bundle)))
+		}
+	}
+	for _, r := range k.registrations {
+		failed = append(failed, k.apply(ctx, r, bundle))
+	}
+	return reconcile.Result{RequeueAfter: after}, errors.Join(failed...)
+}
+
+// reconcileSecret writes the Secret if it differs from the desired state, else returns it.
+func (k *Controller) reconcileSecret(ctx context.Context) (*corev1.Secret, error) {
+	current, err := secretOf(k.secret)
+	if err != nil {
+		return nil, err
+	}
+	now, lifetimes := k.options.Now(), k.options.Lifetimes
+	in := &input{now: now, lifetimes: lifetimes, stored: decode(current), remembered: k.ca.current.Load(),
+		fresh: func() (*authority, error) { return newAuthority(now, lifetimes.CA) }}
+	for _, r := range k.registrations {
+		for _, bundle := range r.bundles() {
+			certs, _ := decodeBundle(bundle) // other content is overwritten
+			in.registered = append(in.registered, certs)
+		}
+	}
+	wanted, done, err := decide(in)
+	if err != nil {
+		return nil, err
+	}
+	secret, changed, err := encode(&wanted, k.options.Namespace, current)
+	if err != nil {
+		return nil, err
+	}
+	if !changed {
+		return current, nil
+	}
+	if err := k.limiter.Wait(ctx); err != nil {
+		return nil, err
+	}
+	written, err := put(ctx, k.secret, secret)
+	if written {
+		k.options.Log.Info("wrote CA Secret", "done", done, "problems", problemsOf(in.stored))
+	}
+	return nil, err
+}
+
+func problemsOf(s *state) []string {
+	if s == nil {
+		return nil
+	}
+	return s.problems
+}
+
+// publish writes the bundle into ConfigMap opgate-ca, which has no key: clients other than the API server, such as
+// Prometheus, verify Opgate's certificates by it, without a right to a Secret. Other data is kept.
+func (k *Controller) publish(ctx context.Context, bundle string) error {
+	c := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]any{"namespace": k.options.Namespace, "name": secretName,
+			"labels": map[string]any{"app.kubernetes.io/name": "opgate"}}}}
+	if current := k.published.Get(); current != nil {
+		c = current.DeepCopy()
+	}
+	if stored, _, _ := unstructured.NestedString(c.Object, "data", keyBundle); stored == bundle {
+		return nil
+	}
+	unstructured.RemoveNestedField(c.Object, "binaryData", keyBundle) // the same key in both would be invalid
+	if err := unstructured.SetNestedField(c.Object, bundle, "data", keyBundle); err != nil {
+		return err
+	}
+	if err := k.limiter.Wait(ctx); err != nil {
+		return err
+	}
+	written, err := put(ctx, k.published, c)
+	if written {
+		k.options.Log.Info("published the CA", "configMap", secretName)
+	}
+	return err
+}
+
+// readOwner reads the UID of Opgate's namespace, once.
+func (k *Controller) readOwner(ctx context.Context) error {
+	if k.owner != "" {
+		return nil
+	}
+	namespaces := k.options.Client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces"))
+	namespace, err := namespaces.Get(ctx, k.options.Namespace, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read namespace %s, which is to own the webhook configurations: %w", k.options.Namespace, err)
+	}
+	k.owner = namespace.GetUID()
+	return nil
+}
+
+var secretsResource = corev1.SchemeGroupVersion.WithResource("secrets")
+
+// secretOf returns a watched Secret, nil if it does not exist.
+func secretOf(o *watched.Object) (*corev1.Secret, error) {
+	current := o.Get()
+	if current == nil {
+		return nil, nil
+	}
+	secret := &corev1.Secret{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(current.Object, secret); err != nil {
+		return nil, errors.New("read the Secret: its content does not have the form of a Secret") // err could show it
+	}
+	return secret, nil
+}
+
+// put creates an object that has no resourceVersion, and otherwise replaces the version that was read. It reports whether
+// it did: if another client was faster, the watch delivers what that wrote.
+func put(ctx context.Context, o *watched.Object, content any) (bool, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(content)
+	if err != nil {
+		return false, err
+	}
+	u := &unstructured.Unstructured{Object: fields}
+	if u.GetResourceVersion() == "" {
+		_, err = o.Client.Create(ctx, u, metav1.CreateOptions{FieldManager: fieldManager})
+	} else {
+		_, err = o.Client.Update(ctx, u, metav1.UpdateOptions{FieldManager: fieldManager})
+	}
+	if err != nil && !outrun(err) {
+		return false, fmt.Errorf("write %s %s/%s: %w", u.GetKind(), u.GetNamespace(), u.GetName(), err)
+	}
+	return err == nil, nil
+}

@@ -15,9 +15,9 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 )
 
@@ -78,11 +78,13 @@ func TestManaged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
 		registry := prometheus.NewRegistry()
-		m, _, err := NewManaged(Options{Config: &rest.Config{Host: "127.0.0.1:1"}, Namespace: "opgate-system",
-			Lifetimes: usual, Metrics: NewMetrics(registry), Now: func() time.Time { return now }})
+		metrics := NewMetrics(registry)
+		m, _, err := NewManaged(Options{Client: dynamic.NewForConfigOrDie(&rest.Config{Host: "127.0.0.1:1"}), Namespace: "opgate-system",
+			Lifetimes: usual, Metrics: metrics, Now: func() time.Time { return now }})
 		if err != nil {
 			t.Fatal(err)
 		}
+		metrics.Serving(m)
 		if m.Healthy() {
 			t.Error("it is healthy without a certificate")
 		}
@@ -98,8 +100,8 @@ func TestManaged(t *testing.T) {
 		store := func(s *state, change func(*corev1.Secret)) {
 			t.Helper()
 			if s == nil {
-				for _, held := range m.secret.Informer.GetStore().List() {
-					if err := m.secret.Informer.GetStore().Delete(held); err != nil {
+				for _, held := range m.controller.secret.Informer.GetStore().List() {
+					if err := m.controller.secret.Informer.GetStore().Delete(held); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -115,7 +117,7 @@ func TestManaged(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := m.secret.Informer.GetStore().Add(&unstructured.Unstructured{Object: content}); err != nil {
+				if err := m.controller.secret.Informer.GetStore().Add(&unstructured.Unstructured{Object: content}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -194,59 +196,4 @@ func ends(t *testing.T, registry *prometheus.Registry, certificate string) float
 	}
 	t.Fatalf("there is no metric for %s", certificate)
 	return 0
-}
-
-// TestRegistrations reads the client configurations through which the API server calls us.
-func TestRegistrations(t *testing.T) {
-	hook := map[string]any{"name": "a", "clientConfig": map[string]any{"service": map[string]any{}, "caBundle": "QQ=="},
-		"rules": []any{}}
-	bare := map[string]any{"name": "b", "clientConfig": map[string]any{"url": "https://x"}}
-	webhooksOf := &unstructured.Unstructured{Object: map[string]any{"webhooks": []any{hook, bare}}}
-	got := entryBundles(webhooksOf)
-	if len(got) != 2 || string(got[0].bundle) != "A" || len(got[1].bundle) > 0 {
-		t.Errorf("read %+v", got)
-	}
-	if got[1].path != "/webhooks/1/clientConfig/caBundle" {
-		t.Errorf("the second bundle is at %s", got[1].path)
-	}
-	definition := func(strategy string) *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"conversion": map[string]any{"strategy": strategy,
-			"webhook": map[string]any{"clientConfig": map[string]any{"caBundle": "QQ=="}}}}}}
-	}
-	if got := conversionWebhook(definition("None")); got != nil {
-		t.Errorf("a CRD without webhook gives %v", got)
-	}
-	if got := conversionWebhook(definition("Webhook")); len(got) != 1 || string(got[0].bundle) != "A" {
-		t.Errorf("a CRD with webhook gives %v", got)
-	}
-	for _, damaged := range []map[string]any{{}, {"webhooks": "x"}, {"webhooks": []any{"x"}}, {"spec": []any{}}} {
-		_, _ = entryBundles(&unstructured.Unstructured{Object: damaged}),
-			conversionWebhook(&unstructured.Unstructured{Object: damaged})
-	}
-	owned := &registration{owned: true,
-		object: observed(t, &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "opgate"}}})}
-	if owned.ownedBy("uid") {
-		t.Error("an object without owners is owned")
-	}
-	owned.Get().SetOwnerReferences([]metav1.OwnerReference{{UID: "other"}, {UID: "uid"}})
-	if !owned.ownedBy("uid") {
-		t.Error("an object with the owner is not owned")
-	}
-}
-
-// observed returns an object that was observed.
-func observed(t *testing.T, u *unstructured.Unstructured) *object {
-	t.Helper()
-	k, err := newController(Options{Config: &rest.Config{Host: "127.0.0.1:1"}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o, err := watchObject(k.client, secretsResource, "", "opgate", func() {}, k.options.Log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := o.Informer.GetStore().Add(u); err != nil {
-		t.Fatal(err)
-	}
-	return o
 }

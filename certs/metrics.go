@@ -45,23 +45,10 @@ func (m *Metrics) expiration(certificate string, end func() time.Time) {
 	}))
 }
 
-// registered reports whether the API server calls us through an object.
-func (m *Metrics) registered(object string, called bool) {
-	m.registration.WithLabelValues(object).Set(number(called))
-}
-
 // number is the value of a metric that is 1 or 0.
 func number(is bool) float64 {
 	if is {
 		return 1
 	}
 	return 0
-}
-
-// unused removes an object through which the API server does not call us.
-func (m *Metrics) unused(object string) { m.registration.DeleteLabelValues(object) }
-
-// selected reports whether an object exempts namespaces by labels.
-func (m *Metrics) selected(object string, changed bool) {
-	m.selector.WithLabelValues(object).Set(number(changed))
 }

@@ -1,7 +1,6 @@
 package certs
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -9,221 +8,292 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/opgate/opgate/admission/webhooks"
+	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/internal/metakey"
-	"github.com/opgate/opgate/rules/verdict"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/internal/watched"
 )
 
 const (
-	// bundleManager is the field manager of the caBundles and the Secret, ownerManager that of the owner references.
-	bundleManager = "opgate-certs"
-	ownerManager  = "opgate-owner"
+	// fieldManager owns what this package writes.
+	fieldManager = "opgate-certs"
+	// maxNamed bounds the fields that a message names, maxValue the length of a value in it.
+	maxNamed, maxValue = 5, 80
 )
+
+// ownedFields are the fields of an entry that are written, and set back. Manifests have but those that are required, so
+// that no client that applies them owns another. Of clientConfig, caBundle and the path are written. The
+// namespaceSelector is the release's: controllers of platforms, as that of AKS, write it again and again.
+var ownedFields = []string{"rules", "failurePolicy", "timeoutSeconds", "objectSelector", "matchConditions", "matchPolicy",
+	"reinvocationPolicy", "sideEffects", "admissionReviewVersions"}
 
 // registration is an object through which the API server calls us. It belongs to the release: neither it nor its
 // entries are created here.
 type registration struct {
-	kind     schema.GroupVersionKind
-	resource string
-	name     string
+	*watched.Object
+	kind schema.GroupVersionKind
+	name string
 	// label identifies it in metrics.
 	label string
-	// verb is the first segment of the paths of its endpoints; empty for an object whose path is constant.
+	// verb is the first segment of the paths of a webhook configuration; empty for a definition, whose path is constant.
 	verb string
-	// owned is whether Opgate's namespace may be its owner.
-	owned bool
-	// entries are those of a webhook configuration as they have to be, see owned.
-	entries []webhooks.Entry
-	// bundles returns the caBundles of an object, one for each client configuration.
-	bundles func(u *unstructured.Unstructured) []caller
-
-	*object
+	// entries are those of a webhook configuration as they have to be, by their names.
+	entries map[string]map[string]any
+	// What follows is of the leader: the names of the entries that it has seen complete, and whether it has logged that
+	// they wait for a ready replica.
+	completed map[string]bool
+	waiting   bool
 }
 
-// caller is the caBundle of a client configuration.
-type caller struct {
-	bundle []byte
-	path   string // of the bundle, as a JSON pointer
+// newRegistration returns an object to watch. Changed is called after each change.
+func (k *Controller) newRegistration(
+	kind schema.GroupVersionKind, name, verb string, entries []webhooks.Entry,
+) (*registration, error) {
+	r := &registration{kind: kind, name: name, label: strings.ToLower(kind.Kind), verb: verb,
+		entries: map[string]map[string]any{}, completed: map[string]bool{}}
+	var err error
+	for i := range entries {
+		if r.entries[entries[i].Name], err = runtime.DefaultUnstructuredConverter.ToUnstructured(&entries[i]); err != nil {
+			return nil, fmt.Errorf("encode entry %s: %w", entries[i].Name, err)
+		}
+	}
+	resource := kind.GroupVersion().WithResource(r.label + "s")
+	r.Object, err = watched.New(k.options.Client, resource, "", name, k.registrationChanged, k.options.Log)
+	return r, err
 }
 
-// registrations returns the objects of a release, without the definition of OperatorPolicy if another program owns it.
-func registrations(c *webhooks.Configurations, externalDefinition bool) []*registration {
-	admission := func(kind, verb string, entries []webhooks.Entry) *registration {
-		label := strings.ToLower(kind)
-		return &registration{kind: schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1",
-			Kind: kind}, resource: label + "s", name: "opgate", label: label, verb: verb, owned: true, entries: entries,
-			bundles: entryBundles}
+// entriesOf returns the entries of a webhook configuration, which are parts of it.
+func entriesOf(u *unstructured.Unstructured) []map[string]any {
+	list, _, _ := unstructured.NestedFieldNoCopy(u.Object, "webhooks")
+	items, _ := list.([]any)
+	var entries []map[string]any
+	for _, item := range items {
+		if entry, ok := item.(map[string]any); ok {
+			entries = append(entries, entry)
+		}
 	}
-	all := []*registration{
-		admission("MutatingWebhookConfiguration", "mutate", c.Mutating),
-		admission("ValidatingWebhookConfiguration", "validate", c.Validating),
-		{kind: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
-			resource: "customresourcedefinitions", name: "operatorpolicies.policy.open-cluster-management.io",
-			label: "customresourcedefinition", bundles: conversionWebhook},
+	return entries
+}
+
+// clients returns the client configurations of an object, which are parts of it: one for each entry of a webhook
+// configuration, and one of a definition that converts by a webhook.
+func clients(u *unstructured.Unstructured) []map[string]any {
+	var all []map[string]any
+	add := func(of map[string]any, path ...string) {
+		field, _, _ := unstructured.NestedFieldNoCopy(of, path...)
+		if config, ok := field.(map[string]any); ok {
+			all = append(all, config)
+		}
 	}
-	if externalDefinition {
-		return all[:2]
+	for _, entry := range entriesOf(u) {
+		add(entry, "clientConfig")
+	}
+	if strategy, _, _ := unstructured.NestedString(u.Object, "spec", "conversion", "strategy"); strategy == "Webhook" {
+		add(u.Object, "spec", "conversion", "webhook", "clientConfig")
 	}
 	return all
 }
 
-// entryBundles reads the entries of a webhook configuration.
-func entryBundles(u *unstructured.Unstructured) []caller {
-	entries, _, _ := unstructured.NestedSlice(u.Object, "webhooks")
-	var callers []caller
-	for i, e := range entries {
-		entry, _ := e.(map[string]any)
-		callers = append(callers, caller{bundleOf(entry, "clientConfig"),
-			fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i)})
-	}
-	return callers
-}
-
-// conversionWebhook reads the conversion of a CustomResourceDefinition, which may not use a webhook.
-func conversionWebhook(u *unstructured.Unstructured) []caller {
-	conversion, _, _ := unstructured.NestedMap(u.Object, "spec", "conversion")
-	if conversion["strategy"] != "Webhook" {
-		return nil
-	}
-	return []caller{{bundleOf(conversion, "webhook", "clientConfig"), "/spec/conversion/webhook/clientConfig/caBundle"}}
-}
-
-func bundleOf(fields map[string]any, path ...string) []byte {
-	text, _, _ := unstructured.NestedString(fields, append(path, "caBundle")...)
-	bundle, err := base64.StdEncoding.DecodeString(text)
-	if err != nil {
-		return nil // the API server does not store this
-	}
+// bundleOf returns the caBundle of a client configuration.
+func bundleOf(config map[string]any) []byte {
+	encoded, _ := config["caBundle"].(string)
+	bundle, _ := base64.StdEncoding.DecodeString(encoded) // the API server stores nothing else
 	return bundle
 }
 
-// callers returns the caBundles as last observed; none if the object does not exist.
-func (r *registration) callers() []caller {
-	if current := r.Get(); current != nil {
-		return r.bundles(current)
-	}
-	return nil
-}
-
-// outdated reports whether a caBundle differs from the desired one. Where the annotation makes cert-manager write them,
-// it adds its CA to the existing ones, so that CAs overlap when the source of certificates changes.
-func (r *registration) outdated(bundle []byte) bool {
-	if current := r.Get(); current == nil || current.GetAnnotations()[metakey.InjectedCA] != "" {
-		return false
-	}
-	for _, c := range r.callers() {
-		if !bytes.Equal(c.bundle, bundle) {
-			return true
+// bundles returns the caBundles of the object as last observed; none if it does not exist.
+func (r *registration) bundles() (all [][]byte) {
+	if live := r.Get(); live != nil {
+		for _, config := range clients(live) {
+			all = append(all, bundleOf(config))
 		}
 	}
-	return false
+	return all
 }
 
-// write sets the caBundles, and reports whether it did.
-func (r *registration) write(ctx context.Context, bundle []byte) (bool, error) {
-	current := r.Get()
-	if current == nil {
-		return false, nil
-	}
-	var operations []verdict.PatchOperation
-	for _, c := range r.bundles(current) {
-		operations = append(operations, verdict.PatchOperation{Op: "add", Path: c.path,
-			Value: base64.StdEncoding.EncodeToString(bundle)})
-	}
-	return r.patch(ctx, current, bundleManager, "write caBundle of", operations)
-}
-
-// endpoints returns the paths and URLs of the object as last observed.
-func (r *registration) endpoints() []endpoint {
-	current := r.Get()
-	if current == nil || r.verb == "" {
+// apply writes what Opgate owns of an object, in one patch, if it differs: the caBundles, from a bundle unless that is
+// nil; the owner; and the fields of the entries.
+//
+// The latter wait until this replica has been ready and the API server can call it: an entry without rules matches
+// nothing. That a replica has been ready before is in the rules themselves, which stay while none is.
+func (k *Controller) apply(ctx context.Context, r *registration, bundle []byte) error {
+	live := r.Get()
+	if live == nil {
+		clear(r.completed)
+		k.options.Metrics.registration.WithLabelValues(r.label).Set(0)
 		return nil
 	}
-	entries, _, _ := unstructured.NestedSlice(current.Object, "webhooks")
-	var endpoints []endpoint
-	for i, e := range entries {
-		entry, _ := e.(map[string]any)
-		if endpoint, ok := readEndpoint(entry, r.verb, fmt.Sprintf("/webhooks/%d/clientConfig", i)); ok {
-			endpoints = append(endpoints, endpoint)
+	wanted := live.DeepCopy()
+	changed, restored := r.setFields(wanted)
+	k.observe(r, live, len(changed) == 0)
+	waits := len(changed) > 0 && !k.answers(r)
+	if waits && !r.waiting {
+		k.options.Log.Info("webhooks without effect until a replica is ready", "kind", r.kind.Kind, "name", r.name,
+			"fields", len(changed))
+	}
+	if r.waiting = waits; waits {
+		wanted, changed, restored = live.DeepCopy(), nil, nil
+	}
+	// Where the annotation makes cert-manager write caBundles, it adds its CA to the existing ones, so that CAs overlap
+	// when the source of certificates changes.
+	if bundle != nil && live.GetAnnotations()[metakey.InjectedCA] == "" {
+		for _, config := range clients(wanted) {
+			config["caBundle"] = base64.StdEncoding.EncodeToString(bundle)
 		}
 	}
-	return endpoints
+	owned := r.verb != "" && k.setOwner(wanted)
+	written, err := k.write(ctx, r, live, wanted)
+	if owned && apierrors.IsForbidden(err) {
+		// Some clusters require the right to delete an object for changing its owners. Retrying would not help.
+		k.ownerRefused = true
+		k.options.Log.Error(err, "owner not changed", "kind", r.kind.Kind, "name", r.name)
+		return k.apply(ctx, r, bundle)
+	}
+	if written {
+		k.options.Log.Info("wrote registration", "kind", r.kind.Kind, "name", r.name, "fields", changed)
+	}
+	if written && len(restored) > 0 {
+		k.reportRestored(live, restored)
+	}
+	return err
 }
 
-// token returns the token that all endpoints have in common, "" if there is none.
-func (r *registration) token() string {
-	var token string
-	for i, e := range r.endpoints() {
-		if i > 0 && e.token() != token {
-			return ""
+// setFields sets the fields of every entry of an object, and returns what it changed, with the values that were there,
+// and of that what another client must have changed, since the entry was complete before. An entry that is not Opgate's
+// keeps its own.
+func (r *registration) setFields(u *unstructured.Unstructured) (changed, restored []string) {
+	for _, entry := range entriesOf(u) {
+		name, _ := entry["name"].(string)
+		wanted, known := r.entries[name]
+		if !known {
+			continue
 		}
-		token = e.token()
+		before := len(changed)
+		for _, field := range ownedFields {
+			was, value := entry[field], wanted[field]
+			if equality.Semantic.DeepEqual(was, value) {
+				continue
+			}
+			if entry[field] = value; value == nil {
+				delete(entry, field)
+			}
+			changed = append(changed, fmt.Sprintf("%s of %s (it was %s)", field, name, asText(was)))
+		}
+		if r.completed[name] {
+			restored = append(restored, changed[before:]...)
+		}
+		r.completed[name] = r.completed[name] || len(changed) == before
 	}
-	return token
+	return changed, restored
 }
 
-// route writes the path of every endpoint with a token, or with none for "", and reports whether it did.
-func (r *registration) route(ctx context.Context, token string) (bool, error) {
-	current := r.Get()
-	if current == nil {
-		return false, nil
-	}
-	var operations []verdict.PatchOperation
-	for _, e := range r.endpoints() {
-		operations = append(operations, verdict.PatchOperation{Op: "add", Path: e.pointer, Value: e.at(token)})
-	}
-	return r.patch(ctx, current, bundleManager, "write the paths of", operations)
+// asText returns a value for a message.
+func asText(value any) string {
+	data, _ := json.Marshal(value) // which was read from JSON
+	return text.Truncate(string(data), maxValue)
 }
 
-// patch modifies the object and reports whether it did. It does not if the object has changed since it was observed, or
-// is gone: a replica that was paused must not revert what the current leader has written.
+// setOwner adds Opgate's namespace to the owners of an object, or removes it, and reports whether it did.
+func (k *Controller) setOwner(u *unstructured.Unstructured) bool {
+	owners := slices.DeleteFunc(u.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == k.owner })
+	owned := len(owners) < len(u.GetOwnerReferences())
+	if k.owner == "" || k.ownerRefused || owned != k.options.Unowned {
+		return false
+	}
+	if !owned {
+		owners = append(owners, metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: k.options.Namespace,
+			UID: k.owner})
+	}
+	u.SetOwnerReferences(owners)
+	return true
+}
+
+// write writes an object as it is wanted, and reports whether it did. It does not if nothing differs from what was
+// observed, or if the object has changed since, or is gone: a replica that was paused must not revert what the current
+// leader has written.
 //
 // It does not use server-side apply: a field manager that has applied a part of an entry still owns it when the release
 // removes the entry, and the API server would then reject the release.
-func (r *registration) patch(
-	ctx context.Context, current *unstructured.Unstructured, manager, what string, operations []verdict.PatchOperation,
-) (bool, error) {
-	operations = slices.Insert(operations, 0, verdict.PatchOperation{Op: "replace", Path: "/metadata/resourceVersion",
-		Value: current.GetResourceVersion()})
-	patch, err := json.Marshal(operations)
+func (k *Controller) write(ctx context.Context, r *registration, live, wanted *unstructured.Unstructured) (bool, error) {
+	if equality.Semantic.DeepEqual(live.Object, wanted.Object) {
+		return false, nil
+	}
+	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
+	data, err := patch.Data(wanted)
 	if err != nil {
 		return false, err
 	}
-	_, err = r.Client.Patch(ctx, r.name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: manager})
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return false, nil // the watch delivers it
+	if err := k.limiter.Wait(ctx); err != nil {
+		return false, err
+	}
+	_, err = r.Client.Patch(ctx, r.name, patch.Type(), data, metav1.PatchOptions{FieldManager: fieldManager})
+	if outrun(err) {
+		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("%s %s %s: %w", what, r.kind.Kind, r.name, err)
+		return false, fmt.Errorf("write %s %s: %w", r.kind.Kind, r.name, err)
 	}
 	return true, nil
 }
 
-// ownedBy reports whether a namespace is an owner of the object, so that it is deleted with it.
-func (r *registration) ownedBy(namespace types.UID) bool {
-	current := r.Get()
-	return current != nil && slices.ContainsFunc(current.GetOwnerReferences(),
-		func(o metav1.OwnerReference) bool { return o.UID == namespace })
+// reportRestored records an event that another client changed fields.
+func (k *Controller) reportRestored(u *unstructured.Unstructured, changed []string) {
+	k.options.Events.Record(events.Event{
+		Regarding: corev1.ObjectReference{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Name: u.GetName(),
+			UID: u.GetUID()},
+		Reason: events.WebhookRestored, Action: events.Restore, Warning: true, Occurrence: u.GetResourceVersion(),
+		Note: fmt.Sprintf("another client changed %s; Opgate has set back what the release has (values webhooks of the chart change it)",
+			text.Join(changed, maxNamed)),
+	})
 }
 
-// setOwned adds a namespace to the owners of the object, or removes it, whichever client has added it, and reports
-// whether it did.
-func (r *registration) setOwned(ctx context.Context, namespace string, uid types.UID, owned bool) (bool, error) {
-	current := r.Get()
-	if current == nil {
-		return false, nil
+// observe updates the metrics of an object.
+func (k *Controller) observe(r *registration, live *unstructured.Unstructured, complete bool) {
+	m := k.options.Metrics
+	if r.verb == "" && len(clients(live)) == 0 { // a definition need not convert by a webhook
+		m.registration.DeleteLabelValues(r.label)
+		return
 	}
-	owners := slices.DeleteFunc(current.GetOwnerReferences(),
-		func(o metav1.OwnerReference) bool { return o.UID == uid })
-	if owned {
-		owners = append(owners, metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: namespace, UID: uid})
+	m.registration.WithLabelValues(r.label).Set(number(complete && k.trusted(r)))
+	if r.verb != "" {
+		m.selector.WithLabelValues(r.label).Set(number(slices.ContainsFunc(entriesOf(live), selectsByLabel)))
 	}
-	return r.patch(ctx, current, ownerManager, "change the owners of",
-		[]verdict.PatchOperation{{Op: "add", Path: "/metadata/ownerReferences", Value: owners}})
+}
+
+// selectsByLabel reports whether the namespaceSelector of an entry goes by other labels than the name: who may set these
+// exempts namespaces. Manifests have no such selectors. A controller adds them, as AKS does.
+func selectsByLabel(entry map[string]any) bool {
+	fields, _ := entry["namespaceSelector"].(map[string]any)
+	selector := &metav1.LabelSelector{}
+	err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, selector)
+	return err != nil || len(selector.MatchLabels) > 0 || slices.ContainsFunc(selector.MatchExpressions,
+		func(x metav1.LabelSelectorRequirement) bool { return x.Key != metakey.NamespaceName })
+}
+
+// answers reports whether this replica has been ready and the API server can call what an object states: every path has
+// a token that is accepted, every caBundle trusts the serving certificate.
+func (k *Controller) answers(r *registration) bool {
+	select {
+	case <-k.options.Ready:
+		return k.routed(r) && k.trusted(r)
+	default:
+		return false
+	}
+}
+
+// trusted reports whether an object exists and each of its caBundles trusts the serving certificate.
+func (k *Controller) trusted(r *registration) bool {
+	bundles, now := r.bundles(), k.options.Now()
+	return len(bundles) > 0 && !slices.ContainsFunc(bundles,
+		func(bundle []byte) bool { return !trusts(bundle, k.source, now) })
 }

@@ -68,7 +68,7 @@ type decision struct {
 var rotation = []func(*decision) string{
 	restore,            // restores a Secret that was deleted or damaged from memory
 	drop,               // removes CAs that cannot sign
-	adopt,              // keeps what clients trust after the Secret was damaged
+	adopt,              // keeps what clients trust where the Secret has no CA, as after certificates of another source
 	begin,              // starts a rotation
 	publish,            // records since when all caBundles contain the new CA
 	promote,            // makes the new CA sign
@@ -127,21 +127,13 @@ func restore(d *decision) string {
 	if d.stored.signs(d.now) || !d.remembered.signs(d.now) {
 		return ""
 	}
-	if d.stored != nil && d.signer.same(d.remembered.signer) {
-		d.add(anchor{cert: d.signer.cert})
-		return "put the CA back into the bundle that it was missing from"
+	kept := d.anchors
+	d.state = d.remembered.clone()
+	for _, a := range kept {
+		d.add(a)
 	}
-	lost := d.remembered.clone()
-	if d.stored != nil && d.next.valid(d.now) { // the rotation continues
-		lost.next, lost.published, lost.requested, lost.acted = d.next, d.published, d.requested, d.acted
-	} else {
-		// A user who deletes the CA wants another one. As a request this survives a change of the leader.
-		lost.requested = "restored at " + d.now.UTC().Format(time.RFC3339Nano)
-	}
-	for _, a := range d.anchors {
-		lost.add(a)
-	}
-	d.state = lost
+	// A user who deletes the CA wants another one. As a request this survives a change of the leader.
+	d.requested = "restored at " + d.now.UTC().Format(time.RFC3339Nano)
 	return "wrote the CA in use back into the Secret"
 }
 
@@ -164,9 +156,7 @@ func drop(d *decision) string {
 }
 
 func adopt(d *decision) string {
-	// A first CA was stored together with what was adopted at that time.
-	lost := d.signer == nil && (d.next == nil || d.stored == nil || d.stored.signer != nil)
-	if d.stored != nil && !lost && len(d.problems) == 0 {
+	if d.stored != nil && d.signer != nil {
 		return ""
 	}
 	adopted := 0
@@ -209,12 +199,8 @@ func begin(d *decision) string {
 
 // inAllBundles reports whether every existing caBundle contains the next CA.
 func (d *decision) inAllBundles() bool {
-	for _, bundle := range d.registered {
-		if !slices.ContainsFunc(bundle, d.next.cert.Equal) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(d.registered,
+		func(bundle []*x509.Certificate) bool { return !slices.ContainsFunc(bundle, d.next.cert.Equal) })
 }
 
 func publish(d *decision) string {
@@ -238,21 +224,15 @@ func promote(d *decision) string {
 	if d.next == nil || d.stored == nil || !d.stored.next.same(d.next) {
 		return ""
 	}
-	if d.signer == nil {
-		// There is nothing to overlap with. Publishing first still helps, since replicas continue to serve the
-		// certificates that they have. If it cannot be published within the overlap, waiting longer does not help.
-		if d.published.IsZero() && d.now.Before(d.next.made().Add(d.lifetimes.Overlap)) {
-			return ""
-		}
-	} else {
+	switch {
+	case d.signer != nil:
 		if d.published.IsZero() || d.now.Before(d.published.Add(d.lifetimes.Overlap)) {
 			return ""
 		}
-		for i, a := range d.anchors {
-			if a.cert.Equal(d.signer.cert) {
-				d.anchors[i].retire = d.lastServed()
-			}
-		}
+	// There is nothing to overlap with. Publishing first still helps, since replicas continue to serve the certificates
+	// that they have. If it cannot be published within the overlap, waiting longer does not help.
+	case d.published.IsZero() && d.now.Before(d.next.made().Add(d.lifetimes.Overlap)):
+		return ""
 	}
 	d.signer, d.next, d.published = d.next, nil, time.Time{}
 	return "the new CA signs"
@@ -285,18 +265,11 @@ func retire(d *decision) string {
 	d.anchors = slices.DeleteFunc(d.anchors, func(a anchor) bool {
 		return !d.needs(a) && (!d.now.Before(a.retire) || !d.now.Before(a.cert.NotAfter))
 	})
-	// Those that sign come first, then those that retire last.
-	slices.SortStableFunc(d.anchors, func(a, b anchor) int {
-		switch {
-		case a.retire.IsZero() && b.retire.IsZero():
-			return a.cert.NotAfter.Compare(b.cert.NotAfter)
-		case a.retire.IsZero():
-			return -1
-		case b.retire.IsZero():
-			return 1
-		default:
-			return b.retire.Compare(a.retire)
+	slices.SortStableFunc(d.anchors, func(a, b anchor) int { // those that sign first, then those that retire last
+		if a.retire.IsZero() || b.retire.IsZero() {
+			return a.retire.Compare(b.retire)
 		}
+		return b.retire.Compare(a.retire)
 	})
 	d.anchors = d.anchors[:min(len(d.anchors), maxAnchors)]
 	if gone := before - len(d.anchors); gone > 0 {
@@ -310,33 +283,4 @@ func clearRequest(d *decision) string {
 		d.acted = ""
 	}
 	return ""
-}
-
-// nextCheck returns the next instant at which time alone changes a decision; zero if there is none.
-func (s *state) nextCheck(now time.Time, l Lifetimes) time.Time {
-	var first time.Time
-	at := func(t time.Time) {
-		if t.After(now) && (first.IsZero() || t.Before(first)) {
-			first = t
-		}
-	}
-	if s.signer != nil {
-		at(s.signer.rotateAt())
-		at(s.signer.cert.NotAfter)
-	}
-	if s.next != nil {
-		at(s.next.cert.NotAfter)
-		if !s.published.IsZero() {
-			at(s.published.Add(l.Overlap))
-		} else if s.signer == nil {
-			at(s.next.made().Add(l.Overlap))
-		}
-	}
-	for _, a := range s.anchors {
-		at(a.retire)
-		if !s.needs(a) {
-			at(a.cert.NotAfter)
-		}
-	}
-	return first
 }

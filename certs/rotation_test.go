@@ -179,7 +179,8 @@ func TestDecide(t *testing.T) {
 			stored: &state{next: b, anchors: anchored(state{signer: a, next: b}).anchors,
 				published: start.Add(-time.Minute), problems: []string{"tls.key"}},
 			remembered: anchored(state{signer: a, next: b}), registered: everywhere(a, b),
-			want: anchored(state{signer: a, next: b, published: start.Add(-time.Minute)}), done: "back into the Secret",
+			want: anchored(state{signer: a, next: b, published: start, requested: "restored"}),
+			done: "back into the Secret",
 		},
 		"the CA was damaged and no replica remembers": {
 			stored:     &state{anchors: anchored(state{signer: a}).anchors, problems: []string{"tls.key"}},
@@ -195,7 +196,8 @@ func TestDecide(t *testing.T) {
 		},
 		"the bundle lost the CA": {
 			stored: &state{signer: a}, remembered: anchored(state{signer: a}), registered: everywhere(a),
-			want: anchored(state{signer: a}), done: "missing from",
+			want: anchored(state{signer: a, next: fresh, requested: "restored", acted: "restored"}),
+			done: "back into the Secret",
 		},
 		"the bundle lost the CA and no replica remembers": {
 			stored: &state{signer: a}, registered: everywhere(a), want: anchored(state{next: a}),
@@ -320,28 +322,5 @@ func TestNoNewCA(t *testing.T) {
 	_, _, err := decide(&input{now: start, lifetimes: usual, fresh: func() (*authority, error) { return nil, broken }})
 	if !errors.Is(err, broken) {
 		t.Errorf("error is %v", err)
-	}
-}
-
-// TestNextCheck returns when time alone changes a decision.
-func TestNextCheck(t *testing.T) {
-	a, b := newCA(t, start, usual.CA), newCA(t, start.Add(time.Hour), usual.CA)
-	for name, test := range map[string]struct {
-		s    *state
-		want time.Time
-	}{
-		"at two thirds of its life": {anchored(state{signer: a}), start.Add(usual.CA * 2 / 3)},
-		"when the overlap is over": {anchored(state{signer: a, next: b, published: start.Add(time.Minute)}),
-			start.Add(11 * time.Minute)},
-		"when clients cannot be told": {anchored(state{next: a}), start.Add(usual.Overlap)},
-		"when an anchor retires": {&state{signer: a, anchors: []anchor{{b.cert, start.Add(time.Second)}}},
-			start.Add(time.Second)},
-		"never, since nothing is there": {&state{}, time.Time{}},
-		"in the future, whatever is overdue": {&state{signer: a, anchors: []anchor{{b.cert, start.Add(-time.Second)}}},
-			start.Add(usual.CA * 2 / 3)},
-	} {
-		if got := test.s.nextCheck(start, usual); !got.Equal(test.want) {
-			t.Errorf("%s: wakes at %s, want %s", name, got, test.want)
-		}
 	}
 }

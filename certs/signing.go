@@ -5,17 +5,15 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/opgate/opgate/internal/signal"
+	"github.com/opgate/opgate/internal/watched"
 )
 
 const (
@@ -31,7 +29,7 @@ const (
 // Opgate. The replicas share it in a Secret, which the first of them creates. If that is deleted, it is created again
 // with the same key.
 type SigningKey struct {
-	secret    *object
+	secret    *watched.Object
 	changed   chan struct{}
 	key       atomic.Pointer[[]byte]
 	log       logr.Logger
@@ -42,12 +40,9 @@ type SigningKey struct {
 func NewSigningKey(client dynamic.Interface, namespace string, log logr.Logger) (*SigningKey, error) {
 	k := &SigningKey{namespace: namespace, changed: make(chan struct{}, 1), log: log}
 	var err error
-	k.secret, err = watchObject(client, secretsResource, namespace, signingSecret,
+	k.secret, err = watched.New(client, secretsResource, namespace, signingSecret,
 		func() { signal.Put(k.changed) }, log)
-	if err != nil {
-		return nil, fmt.Errorf("watch Secret %s: %w", signingSecret, err)
-	}
-	return k, nil
+	return k, err
 }
 
 // Key returns the key, nil while it is not known. It is shared and must not be modified.
@@ -83,14 +78,23 @@ func (k *SigningKey) Start(ctx context.Context) error {
 	}
 }
 
-// refresh reads the key from the Secret, and creates the Secret if it does not exist.
+// refresh reads the key from the Secret. If that does not exist, it is created with the known key, or a new one; if
+// another replica was faster, the watch delivers its key.
 func (k *SigningKey) refresh(ctx context.Context) error {
-	secret, err := k.secret.secret()
-	switch {
-	case err != nil:
+	secret, err := secretOf(k.secret)
+	if err != nil {
 		return err
-	case secret == nil:
-		return k.create(ctx)
+	}
+	if secret == nil {
+		key := k.Key()
+		if key == nil {
+			key = make([]byte, signingSize)
+			_, _ = rand.Read(key) // which never fails
+		}
+		secret = newSecret(k.namespace, signingSecret)
+		secret.Data = map[string][]byte{signingField: key}
+		_, err = put(ctx, k.secret, secret)
+		return err
 	}
 	key := secret.Data[signingField]
 	if len(key) < signingSize {
@@ -99,24 +103,6 @@ func (k *SigningKey) refresh(ctx context.Context) error {
 	if !bytes.Equal(key, k.Key()) {
 		k.key.Store(&key)
 		k.log.Info("key of marks read", "secret", signingSecret)
-	}
-	return nil
-}
-
-// create stores the known key, or a new one. If another replica was faster, the watch delivers its key.
-func (k *SigningKey) create(ctx context.Context) error {
-	key := k.Key()
-	if key == nil {
-		key = make([]byte, signingSize)
-		if _, err := rand.Read(key); err != nil {
-			return fmt.Errorf("make a key: %w", err)
-		}
-	}
-	secret := newSecret(k.namespace, signingSecret)
-	secret.Data = map[string][]byte{signingField: key}
-	_, err := k.secret.write(ctx, corev1.SchemeGroupVersion.WithKind("Secret"), secret)
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create the Secret: %w", err)
 	}
 	return nil
 }

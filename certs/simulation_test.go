@@ -424,3 +424,33 @@ func TestG21OneRotation(t *testing.T) {
 		w.fail("the removal was not described")
 	}
 }
+
+// nextCheck returns the next instant at which time alone changes a decision; zero if there is none. The leader decides
+// more often.
+func (s *state) nextCheck(now time.Time, l Lifetimes) time.Time {
+	var first time.Time
+	at := func(t time.Time) {
+		if t.After(now) && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	if s.signer != nil {
+		at(s.signer.rotateAt())
+		at(s.signer.cert.NotAfter)
+	}
+	if s.next != nil {
+		at(s.next.cert.NotAfter)
+		if !s.published.IsZero() {
+			at(s.published.Add(l.Overlap))
+		} else if s.signer == nil {
+			at(s.next.made().Add(l.Overlap))
+		}
+	}
+	for _, a := range s.anchors {
+		at(a.retire)
+		if !s.needs(a) {
+			at(a.cert.NotAfter)
+		}
+	}
+	return first
+}

@@ -122,7 +122,7 @@ func TestCertificates(t *testing.T) {
 				}
 				for _, field := range regexp.MustCompile(`f:\w+`).FindAllString(fields.FieldsV1.GetRawString(), -1) {
 					if !slices.Contains([]string{"f:webhooks", "f:name", "f:clientConfig", "f:caBundle", "f:url",
-						"f:rules", "f:spec", "f:conversion", "f:webhook"}, field) {
+						"f:rules", "f:spec", "f:conversion", "f:webhook", "f:metadata", "f:ownerReferences"}, field) {
 						t.Errorf("%s: it owns %s", resource.Resource, field)
 					}
 				}

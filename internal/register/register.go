@@ -4,37 +4,49 @@
 package register
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"io"
+	"os"
+	"path/filepath"
 
 	"github.com/blang/semver/v4"
 	"github.com/go-logr/logr"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/opgate/opgate/internal/metakey"
 )
 
-const (
-	// fieldManager owns what the manifests say. Nothing in them is written by package certs, so applying them again
-	// takes nothing away.
-	fieldManager = "opgate-register"
-)
+// fieldManager owns what the manifests say. Nothing in them is written by package certs, so applying them again takes
+// nothing away.
+const fieldManager = "opgate-register"
 
-// clusterRoles is the kind that may own webhook configurations: OLM deletes the ClusterRoles of an operator that is
-// removed.
-var clusterRoles = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1",
-	Resource: "clusterroles"}
+var (
+	admission = admissionregistrationv1.SchemeGroupVersion
+	// resources are those of the kinds that can be registered. All else is for any user who installs Opgate.
+	resources = map[schema.GroupVersionKind]string{
+		{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}: "customresourcedefinitions",
+		admission.WithKind("MutatingWebhookConfiguration"):                               "mutatingwebhookconfigurations",
+		admission.WithKind("ValidatingWebhookConfiguration"):                             "validatingwebhookconfigurations",
+	}
+	// clusterRoles is the kind that may own webhook configurations: OLM deletes the ClusterRoles of an operator that is
+	// removed.
+	clusterRoles = rbacv1.SchemeGroupVersion.WithResource("clusterroles")
+)
 
 // Options configure Apply. All fields are required.
 type Options struct {
 	Client dynamic.Interface
-	// Directory holds the manifests, in files that end in .yaml.
+	// Directory holds the manifests, in files that end in .yaml and are applied in the order of their names.
 	Directory string
 	// Namespace is the one of Opgate. Webhooks that call another one are rejected.
 	Namespace string
@@ -43,27 +55,30 @@ type Options struct {
 	Log   logr.Logger
 }
 
-// Apply reads the manifests and applies them, definitions first. It leaves an object alone that a later version of
-// Opgate has applied: during an upgrade a pod of the version before may start again. It returns an error, and applies
-// nothing, if a manifest cannot be used or the owner does not exist.
+// Apply applies the manifests. It leaves an object alone that a later version of Opgate has applied: during an upgrade a
+// pod of the version before may start again. It returns an error, and applies nothing, if a manifest cannot be used or
+// the owner does not exist: without one, webhooks would stay when Opgate is removed, and refuse all that they are for.
 func Apply(ctx context.Context, o Options) error {
 	objects, err := read(o.Directory)
 	if err != nil {
 		return fmt.Errorf("register: %w", err)
 	}
+	role, err := o.Client.Resource(clusterRoles).Get(ctx, o.Owner, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("register: read the owner of the webhook configurations, ClusterRole %s, which is part of the bundle: %w",
+			o.Owner, err)
+	}
 	for _, object := range objects {
+		if object.GroupVersionKind().GroupVersion() != admission {
+			continue
+		}
 		if err := wantNamespace(object, o.Namespace); err != nil {
 			return fmt.Errorf("register: %w", err)
 		}
-	}
-	owner, err := o.owner(ctx)
-	if err != nil {
-		return fmt.Errorf("register: %w", err)
+		object.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: role.GetAPIVersion(), Kind: role.GetKind(),
+			Name: role.GetName(), UID: role.GetUID()}})
 	}
 	for _, object := range objects {
-		if object.GetKind() != definitionKind {
-			object.SetOwnerReferences([]metav1.OwnerReference{owner})
-		}
 		if err := o.apply(ctx, object); err != nil {
 			return fmt.Errorf("register: %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
@@ -71,29 +86,67 @@ func Apply(ctx context.Context, o Options) error {
 	return nil
 }
 
-// owner returns a reference to the owner. Without one, webhooks would stay when Opgate is removed, and refuse all that
-// they are for.
-func (o *Options) owner(ctx context.Context) (metav1.OwnerReference, error) {
-	role, err := o.Client.Resource(clusterRoles).Get(ctx, o.Owner, metav1.GetOptions{})
+// read returns the objects in the files of a directory. It is an error if one is of a kind that cannot be registered.
+func read(directory string) ([]*unstructured.Unstructured, error) {
+	files, err := filepath.Glob(filepath.Join(directory, "*.yaml"))
 	if err != nil {
-		return metav1.OwnerReference{},
-			fmt.Errorf("read the owner of the webhook configurations, ClusterRole %s, which is part of the bundle: %w",
-				o.Owner, err)
+		return nil, err
 	}
-	return metav1.OwnerReference{APIVersion: clusterRoles.GroupVersion().String(), Kind: "ClusterRole",
-		Name: role.GetName(), UID: role.GetUID()}, nil
+	var objects []*unstructured.Unstructured
+	for _, file := range files {
+		data, err := os.ReadFile(file) //nolint:gosec // the directory is an option of the process
+		if err != nil {
+			return nil, err
+		}
+		for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096); ; {
+			object := &unstructured.Unstructured{}
+			if err := decoder.Decode(&object.Object); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				return nil, fmt.Errorf("%s: %w", file, err)
+			}
+			if len(object.Object) == 0 {
+				continue
+			}
+			if _, known := resources[object.GroupVersionKind()]; !known || object.GetName() == "" {
+				return nil, fmt.Errorf("%s: %s %s %q cannot be registered: want a CustomResourceDefinition or a webhook configuration, with its name",
+					file, object.GetAPIVersion(), object.GetKind(), object.GetName())
+			}
+			objects = append(objects, object)
+		}
+	}
+	if len(objects) == 0 {
+		return nil, fmt.Errorf("%s holds no manifest in files that end in .yaml", directory)
+	}
+	return objects, nil
+}
+
+// wantNamespace returns an error if a webhook configuration calls another namespace. Opgate's namespace is not judged,
+// so one that is shared with other operators would exempt these.
+func wantNamespace(configuration *unstructured.Unstructured, namespace string) error {
+	entries, _, _ := unstructured.NestedSlice(configuration.Object, "webhooks")
+	for _, e := range entries {
+		entry, _ := e.(map[string]any)
+		if called, _, _ := unstructured.NestedString(entry, "clientConfig", "service", "namespace"); called != namespace {
+			return fmt.Errorf("%s %s calls namespace %s, this process runs in %s: install the bundle in namespace %s, "+
+				"which must hold nothing else, since it is not judged", configuration.GetKind(), configuration.GetName(),
+				called, namespace, called)
+		}
+	}
+	return nil
 }
 
 // apply applies an object unless it is of a later version.
 func (o *Options) apply(ctx context.Context, object *unstructured.Unstructured) error {
-	client := o.Client.Resource(kinds[object.GetKind()])
+	kind, version := object.GroupVersionKind(), object.GetLabels()[metakey.Version]
+	client := o.Client.Resource(kind.GroupVersion().WithResource(resources[kind]))
+	log := o.Log.WithValues("kind", object.GetKind(), "name", object.GetName())
 	current, err := client.Get(ctx, object.GetName(), metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	if err == nil && later(current.GetLabels()[metakey.Version], object.GetLabels()[metakey.Version]) {
-		o.Log.Info("left as a later version has registered it", "kind", object.GetKind(), "name", object.GetName(),
-			"version", current.GetLabels()[metakey.Version])
+	if err == nil && later(current.GetLabels()[metakey.Version], version) {
+		log.Info("left as a later version has registered it", "version", current.GetLabels()[metakey.Version])
 		return nil
 	}
 	// By force: these objects may have been applied by Helm or kubectl before, or come from another controller.
@@ -101,8 +154,7 @@ func (o *Options) apply(ctx context.Context, object *unstructured.Unstructured) 
 		metav1.ApplyOptions{FieldManager: fieldManager, Force: true}); err != nil {
 		return err
 	}
-	o.Log.Info("registered", "kind", object.GetKind(), "name", object.GetName(),
-		"version", object.GetLabels()[metakey.Version])
+	log.Info("registered", "version", version)
 	return nil
 }
 
@@ -111,39 +163,4 @@ func later(a, b string) bool {
 	first, err := semver.ParseTolerant(a)
 	second, err2 := semver.ParseTolerant(b)
 	return err == nil && err2 == nil && first.GT(second)
-}
-
-// wantNamespace returns an error for each webhook of an object that calls another namespace. Opgate's namespace is not
-// judged, so one that is shared with other operators would exempt these.
-func wantNamespace(object *unstructured.Unstructured, namespace string) error {
-	var errs []error
-	for _, called := range calledNamespaces(object) {
-		if called != namespace {
-			errs = append(errs, fmt.Errorf(
-				"%s %s calls namespace %s, this process runs in %s: install the bundle in namespace %s, "+
-					"which must hold nothing else, since it is not judged", object.GetKind(), object.GetName(), called,
-				namespace, called))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// calledNamespaces returns the namespaces of the Services that the API server calls by an object, each once.
-func calledNamespaces(object *unstructured.Unstructured) []string {
-	var namespaces []string
-	add := func(fields map[string]any, path ...string) {
-		if namespace, found, _ := unstructured.NestedString(fields,
-			append(path, "clientConfig", "service", "namespace")...); found {
-			namespaces = append(namespaces, namespace)
-		}
-	}
-	add(object.Object, "spec", "conversion", "webhook")
-	entries, _, _ := unstructured.NestedSlice(object.Object, "webhooks")
-	for _, entry := range entries {
-		if fields, ok := entry.(map[string]any); ok {
-			add(fields)
-		}
-	}
-	slices.Sort(namespaces)
-	return slices.Compact(namespaces)
 }

@@ -1,19 +1,27 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/opgate/opgate/admission"
+	"github.com/opgate/opgate/admission/webhooks"
 	"github.com/opgate/opgate/certs"
+	"github.com/opgate/opgate/internal/events"
 )
 
 // callers distinguishes the API server from other clients that reach the port of the webhooks: by a client
@@ -38,11 +46,9 @@ func newCallers(o *Options, now func() time.Time) (*callers, error) {
 
 // Start reads the file of the CA again when it changes.
 func (c *callers) Start(ctx context.Context) error {
-	if c.ca == nil {
-		<-ctx.Done()
-		return nil
+	if c.ca != nil {
+		c.ca.Run(ctx, 1)
 	}
-	c.ca.Run(ctx, 1)
 	return nil
 }
 
@@ -99,4 +105,57 @@ func (c *callers) register(server webhook.Server, path string, endpoint http.Han
 		})
 	}
 	server.Register(path, handler)
+}
+
+// certificates returns the source of serving certificates and their controller, nil for none.
+func certificates(
+	client dynamic.Interface, o *Options, tokens *certs.Callers, ready <-chan struct{}, recorder *events.Recorder,
+	log logr.Logger,
+) (source certs.Source, controller *certs.Controller, err error) {
+	options := certs.Options{
+		Client: client, Namespace: o.Namespace, Metrics: certs.NewMetrics(metrics.Registry), Events: recorder,
+		Log: log.WithName("certs"), Now: time.Now, Callers: tokens, Ready: ready, Unowned: !o.WebhooksOwned,
+		ExternalDefinition: o.externalDefinition(),
+		Lifetimes:          certs.Lifetimes{CA: o.CALifetime, Leaf: o.CertificateLifetime, Overlap: o.CAOverlap},
+	}
+	if options.Webhooks, err = o.webhooks(); err != nil {
+		return nil, nil, err
+	}
+	switch {
+	case o.SelfSigned: // local use: nothing in the cluster is touched
+		source, err = selfSigned(o)
+	case o.CertFile == "":
+		source, controller, err = certs.NewManaged(options)
+	default:
+		if source, err = certs.Files(o.CertFile, o.KeyFile, time.Now); err == nil {
+			controller, err = certs.NewController(options, source)
+		}
+	}
+	if err == nil {
+		options.Metrics.Serving(source)
+	}
+	return source, controller, err
+}
+
+func selfSigned(o *Options) (certs.Source, error) {
+	host, err := hostOf(o.WebhookAddress)
+	if err != nil {
+		return nil, err
+	}
+	source, bundle, err := certs.SelfSigned(cmp.Or(host, "localhost"))
+	if err != nil || o.SelfSignedCA == "" {
+		return source, err
+	}
+	if err := os.WriteFile(o.SelfSignedCA, bundle, 0o600); err != nil {
+		return nil, fmt.Errorf("write the CA: %w", err)
+	}
+	return source, nil
+}
+
+// webhooks returns the entries of the webhook configurations.
+func (o *Options) webhooks() (webhooks.Configurations, error) {
+	return webhooks.New(webhooks.Settings{OLM: o.OLMIdentity[0],
+		FailurePolicy:      admissionregistrationv1.FailurePolicyType(o.WebhookFailurePolicy),
+		TimeoutSeconds:     int32(o.WebhookTimeout / time.Second), //nolint:gosec // at most 30
+		ExternalDefinition: o.externalDefinition()})
 }

@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
@@ -23,22 +22,17 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/snapshot/packages"
-	"github.com/opgate/opgate/stream"
 )
 
 // addLeader adds the controller of certificates, if there is one, those that the options ask for, and the election of
 // the replica that runs them all. One that has led ends: it stops what the leader does at once, and drains.
 func (p *process) addLeader(feed *snapshot.Feed, known *packages.Cache) error {
-	identity, err := os.Hostname()
-	if err != nil {
-		return fmt.Errorf("find the name of this replica: %w", err)
-	}
 	log := p.log.WithName("loop")
 	lost := sync.OnceFunc(func() {
 		log.Info("this replica leads no more, it drains and ends")
 		p.stop()
 	})
-	lease, err := manager.NewLease(p.config, p.options.Namespace, identity, lost, p.now)
+	lease, err := manager.NewLease(p.config, p.options.Namespace, p.replica, lost, p.now)
 	if err != nil {
 		return err
 	}
@@ -46,7 +40,7 @@ func (p *process) addLeader(feed *snapshot.Feed, known *packages.Cache) error {
 	if err != nil {
 		return err
 	}
-	controllers := p.controllers(lease, identity, feed.Client, known)
+	controllers := p.controllers(lease, known)
 	if len(controllers) == 0 {
 		return nil
 	}
@@ -78,9 +72,7 @@ func (p *process) addLeader(feed *snapshot.Feed, known *packages.Cache) error {
 }
 
 // controllers returns what runs on the leader.
-func (p *process) controllers(
-	lease *manager.Lease, identity string, streams *stream.Client, known *packages.Cache,
-) (all []manager.Controller) {
+func (p *process) controllers(lease *manager.Lease, known *packages.Cache) (all []manager.Controller) {
 	o, named := p.options, namedMetrics(p.options)
 	policies := operatorpolicy.NewMetrics(metrics.Registry, named)
 	constrained, held := constraint.NewMetrics(metrics.Registry, named), backstop.NewMetrics(metrics.Registry)
@@ -105,7 +97,7 @@ func (p *process) controllers(
 	enqueue := func(string) {}
 	if !o.externalDefinition() { // else the owner of the definition acts on policies
 		loop := &operatorpolicy.Controller{Store: p.store, Packages: known, Metrics: policies, Writes: writes,
-			Events: p.events, Escaped: records.ByPolicy, Identity: identity,
+			Events: p.events, Escaped: records.ByPolicy, Identity: p.replica,
 			Ungoverned: rules.UngovernedMode(o.Ungoverned), Grants: p.grants, Key: p.key.Key,
 			HistoryLength: o.StatusHistoryLength, Log: p.log.WithName("loop"), Now: p.now}
 		enqueue, all = loop.Enqueue, append(all, loop)
@@ -119,7 +111,7 @@ func (p *process) controllers(
 				enqueue(namespace)
 				constraints.Everything()
 			}},
-		&catalogs.Controller{Store: p.store, Client: streams, Namespace: o.Namespace, Writes: writes,
+		&catalogs.Controller{Store: p.store, Client: p.streams, Namespace: o.Namespace, Writes: writes,
 			Events: p.events, Log: p.log.WithName("catalogs"), Now: p.now})
 	if o.Reports {
 		all = append(all, &report.Controller{Store: p.store, Writes: writes, Log: p.log.WithName("reports"), Now: p.now})

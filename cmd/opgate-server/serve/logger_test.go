@@ -13,10 +13,7 @@ import (
 
 func TestLogLines(t *testing.T) {
 	var out bytes.Buffer
-	log, _, err := newLogger(&Options{LogLevel: "info", LogFormat: "json"}, &out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log, _ := newLogger(&Options{LogLevel: "info", LogFormat: "json"}, &out)
 	log = log.WithName("admission")
 	log.V(1).Info("not logged")
 	log.Error(errors.New("no route"), "request failed", "namespace", "shop")
@@ -48,10 +45,7 @@ func TestLogFormats(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			log, _, err := newLogger(&Options{LogLevel: test.level, LogFormat: test.format}, &out)
-			if err != nil {
-				t.Fatal(err)
-			}
+			log, _ := newLogger(&Options{LogLevel: test.level, LogFormat: test.format}, &out)
 			log.Info("served", "seconds", 2*time.Second)
 			log.V(1).Info("served")
 			log.V(2).Info("not logged")
@@ -69,18 +63,12 @@ func TestLogFormats(t *testing.T) {
 			}
 		})
 	}
-	if _, _, err := newLogger(&Options{LogLevel: "loud"}, &bytes.Buffer{}); err == nil {
-		t.Error("level loud is accepted")
-	}
 }
 
 // A refusal that is not logged cannot be explained later.
 func TestLogIsNotSampled(t *testing.T) {
 	var out bytes.Buffer
-	log, _, err := newLogger(&Options{LogLevel: "info", LogFormat: "json"}, &out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log, _ := newLogger(&Options{LogLevel: "info", LogFormat: "json"}, &out)
 	for range 1000 {
 		log.Info("refused")
 	}

@@ -12,10 +12,7 @@ import (
 // TestLogLevel sets levels of a logger and reads what it then logs.
 func TestLogLevel(t *testing.T) {
 	var out bytes.Buffer
-	log, level, err := newLogger(&Options{LogLevel: "info", LogFormat: "json"}, &out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log, level := newLogger(&Options{LogLevel: "info", LogFormat: "json"}, &out)
 	handler := logLevel{level, log}
 	// lines logs at each level and returns how many lines that made.
 	lines := func() int {

@@ -45,7 +45,7 @@ func namedMetrics(o *Options) prometheus.Registerer {
 
 // metricsOptions serves metrics by HTTP to every client, or by HTTPS to those who may get /metrics, and then the log
 // level to those who may get it, or put another.
-func metricsOptions(o *Options, source certs.Source, level http.Handler) metricsserver.Options {
+func metricsOptions(o *Options, c clients, source certs.Source, level http.Handler) metricsserver.Options {
 	options := metricsserver.Options{BindAddress: o.MetricsAddress}
 	if !o.SecureMetrics {
 		return options
@@ -59,18 +59,10 @@ func metricsOptions(o *Options, source certs.Source, level http.Handler) metrics
 		config.MinVersion, config.GetCertificate, config.NextProtos = tls.VersionTLS12, source.GetCertificate,
 			[]string{"http/1.1"}
 	}}
-	options.FilterProvider = func(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
-		tokens, err := authenticationclient.NewForConfigAndClient(config, client)
-		if err != nil {
-			return nil, fmt.Errorf("make a client: %w", err)
-		}
-		rights, err := authorizationclient.NewForConfigAndClient(config, client)
-		if err != nil {
-			return nil, fmt.Errorf("make a client: %w", err)
-		}
+	options.FilterProvider = func(*rest.Config, *http.Client) (metricsserver.Filter, error) {
 		return func(log logr.Logger, next http.Handler) (http.Handler, error) {
-			return &scrapers{tokens: tokens.TokenReviews(), rights: rights.SubjectAccessReviews(), next: next, log: log,
-				allowed: cache.NewLRUExpireCache(mostScrapers)}, nil
+			return &scrapers{tokens: c.authentication.TokenReviews(), rights: c.authorization.SubjectAccessReviews(),
+				next: next, log: log, allowed: cache.NewLRUExpireCache(mostScrapers)}, nil
 		}, nil
 	}
 	return options

@@ -27,7 +27,7 @@ func TestProfiles(t *testing.T) {
 		{name: "attack: without authentication", options: Options{MetricsAddress: ":0", Profiling: true}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := metricsOptions(&test.options, source, http.NotFoundHandler())
+			got := metricsOptions(&test.options, clients{}, source, http.NotFoundHandler())
 			if _, served := got.ExtraHandlers["/debug/pprof/heap"]; served != test.profiles {
 				t.Errorf("profiles are served: %t, want %t", served, test.profiles)
 			}

@@ -3,6 +3,7 @@ package serve
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -24,94 +25,52 @@ import (
 // makes longer.
 const leastStaleness, mostStaleness = 5 * time.Second, 5 * time.Minute
 
-// Options configure `opgate-server serve`; each field is one flag.
+// Options configure `opgate-server serve`. Each field is one flag, whose help describes it; what that leaves out is
+// here.
 type Options struct {
-	// Kubeconfig is the file to reach the API server with. Default: the service account of the pod, else
-	// $KUBECONFIG, else ~/.kube/config.
-	Kubeconfig string
-	// WebhookAddress is host:port for admission reviews.
+	Kubeconfig     string
 	WebhookAddress string
-	// CertFile and KeyFile hold the serving certificate, PEM-encoded; they are read again when they change.
-	// Default: the replicas share a CA in a Secret and sign certificates with it themselves.
-	CertFile, KeyFile string
-	// CALifetime and CertificateLifetime are how long that CA and certificates that it signs are valid; both are
-	// renewed at two thirds. CAOverlap is how long a new CA must have been in every caBundle before it signs.
+	// Without CertFile and KeyFile, which are read again when they change, the replicas share a CA in a Secret and sign
+	// certificates with it themselves. SelfSigned makes one in memory instead.
+	CertFile, KeyFile                          string
 	CALifetime, CertificateLifetime, CAOverlap time.Duration
-	// SelfSigned makes a certificate in memory instead; SelfSignedCA is a file to write its CA to.
-	SelfSigned   bool
-	SelfSignedCA string
-	// ClientCAFile holds the CAs, PEM-encoded, of the client certificates by which the API server authenticates; it is
-	// read again when it changes. Default: the API server is known by a token in the paths that it calls.
-	ClientCAFile string
-	// ClientNames are the common names of these certificates. Default: any that the CAs have signed.
-	ClientNames []string
-	// WebhookFailurePolicy is what the API server does with a write of which Opgate does not answer within
-	// WebhookTimeout: Fail or Ignore.
+	SelfSigned                                 bool
+	SelfSignedCA                               string
+	// Without ClientCAFile, which is read again when it changes, the API server is known by a token in the paths that it
+	// calls.
+	ClientCAFile         string
+	ClientNames          []string
 	WebhookFailurePolicy string
 	WebhookTimeout       time.Duration
-	// WebhooksOwned makes Namespace an owner of the webhook configurations, so that they are deleted with it. Otherwise
-	// a reference that was set before is removed.
-	WebhooksOwned bool
-	// Register is a directory with manifests of definitions and webhook configurations that are applied before anything
-	// else. Default: any user who installs Opgate applies them.
-	Register string
-	// MetricsAddress and HealthAddress are host:port for plain HTTP; "0" serves none.
+	// Without WebhooksOwned a reference that was set before is removed.
+	WebhooksOwned                 bool
+	Register                      string
 	MetricsAddress, HealthAddress string
-	// SecureMetrics serves metrics by HTTPS, to those who may get them, and then with names of policies; and the log
-	// level to those who may get or put it.
-	SecureMetrics bool
-	// Profiling serves /debug/pprof beside secure metrics, to those who may get it.
-	Profiling bool
-	// OLMIdentity is the user name of the service account that OLM runs as, or of the certificate that it has on a
-	// hosted control plane. Exactly one is required; it is a list so that two are refused instead of one of them being
-	// dropped.
-	OLMIdentity []string
-	// OLMNamespaceUID is the UID of OLM's namespace, where an administrator acknowledges one that is younger than
-	// Opgate's.
-	OLMNamespaceUID string
-	// ApprovalMode is mutate or deny.
-	ApprovalMode string
-	// OperatorPolicyDefinition is managed or external.
+	SecureMetrics, Profiling      bool
+	// OLMIdentity is a list so that two are refused instead of one of them being dropped.
+	OLMIdentity              []string
+	OLMNamespaceUID          string
+	ApprovalMode             string
 	OperatorPolicyDefinition string
-	// Backstop is off, compiled, audit or enforce.
-	Backstop string
-	// BackgroundLoop runs the loop that approves plans, enforces policies and writes their status.
-	BackgroundLoop bool
-	// Namespace is the namespace that Opgate runs in: of the Leases for leader election, and of what else replicas
-	// share.
-	Namespace string
-	// ExcludedNamespaces are those that the webhook configurations leave out, besides Namespace.
-	ExcludedNamespaces []string
-	// Reports writes what is installed and what waits as Reports of OpenReports.
-	Reports bool
-	// Ungoverned is approve or hold.
-	Ungoverned string
-	// Ordering reconciles Policies and PolicySets: templates that depend on one another.
-	Ordering bool
-	// PendingGuards is suspend or delete.
-	PendingGuards string
-	// GatekeeperTemplates lets templates of Policies be of Gatekeeper's kinds.
+	Backstop                 string
+	BackgroundLoop           bool
+	Namespace                string
+	// ExcludedNamespaces are besides Namespace.
+	ExcludedNamespaces  []string
+	Reports             bool
+	Ungoverned          string
+	Ordering            bool
+	PendingGuards       string
 	GatekeeperTemplates bool
-	// DefaultNamespace is for policies that name none and whose package suggests none.
-	DefaultNamespace string
-	// StatusHistoryLength is how many compliance messages a status keeps.
+	DefaultNamespace    string
 	StatusHistoryLength int
-	// MaxStaleness is how long a watch may show no progress before nothing is judged and done by what it has shown.
-	MaxStaleness time.Duration
-	// ProbeStaticPolicies asks the API server periodically whether it has loaded Opgate's static policies.
+	MaxStaleness        time.Duration
 	ProbeStaticPolicies bool
-	// DrainDelay is for how long no connection must have been accepted before the server stops, and how long it goes on
-	// answering at least after SIGTERM, while it is not ready: the time for the API server to learn of it.
-	DrainDelay time.Duration
-	// DrainTimeout is how much longer, at most, it waits for the API server to close its connections. An API
-	// server closes those that it has not used for 90 seconds.
-	DrainTimeout time.Duration
-	// Rights are the rights that the installation grants, of those that it may withhold; see rules.Grants. Default:
-	// all.
-	Rights []string
-	// CatalogNamespaces are those in which ConfigMaps and pods of catalogs are read. Default: all.
-	CatalogNamespaces []string
-	// LogLevel is debug, info, warn or error; LogFormat is json or console.
+	// An API server closes connections that it has not used for 90 seconds: DrainTimeout waits for that.
+	DrainDelay, DrainTimeout time.Duration
+	// Rights are those that the installation may withhold; see package grant.
+	Rights              []string
+	CatalogNamespaces   []string
 	LogLevel, LogFormat string
 }
 
@@ -228,9 +187,6 @@ func (o *Options) Validate() error {
 	if o.SelfSignedCA != "" && !o.SelfSigned {
 		bad("self-signed-ca-file", "needs --self-signed")
 	}
-	if p := o.WebhookFailurePolicy; p != string(admissionregistrationv1.Fail) && p != string(admissionregistrationv1.Ignore) {
-		bad("webhook-failure-policy", `%q is not one of "Fail", "Ignore"`, p)
-	}
 	if o.WebhookTimeout%time.Second != 0 || o.WebhookTimeout < time.Second || o.WebhookTimeout > 30*time.Second {
 		bad("webhook-timeout", "%s is not a number of seconds from 1s to 30s", o.WebhookTimeout)
 	}
@@ -250,11 +206,7 @@ func (o *Options) Validate() error {
 	}
 	o.validateModes(bad)
 	o.validateNamespaces(bad)
-	switch {
-	case o.OperatorPolicyDefinition != managedDefinition && !o.externalDefinition():
-		bad("operator-policy-definition", "%q is not one of %q, %q", o.OperatorPolicyDefinition, managedDefinition,
-			externalDefinition)
-	case o.externalDefinition() && o.Ordering:
+	if o.externalDefinition() && o.Ordering {
 		bad("operator-policy-definition",
 			"%q needs --ordering=false: who owns OperatorPolicies reconciles Policies as well",
 			o.OperatorPolicyDefinition)
@@ -271,51 +223,45 @@ func (o *Options) Validate() error {
 	if o.MaxStaleness < leastStaleness || o.MaxStaleness > mostStaleness {
 		bad("max-staleness", "%s is not between %s and %s", o.MaxStaleness, leastStaleness, mostStaleness)
 	}
-	if o.DrainDelay < 0 {
-		bad("drain-delay", "%s is negative", o.DrainDelay)
-	}
-	if o.DrainTimeout < 0 {
-		bad("drain-timeout", "%s is negative", o.DrainTimeout)
+	for flag, d := range map[string]time.Duration{"drain-delay": o.DrainDelay, "drain-timeout": o.DrainTimeout} {
+		if d < 0 {
+			bad(flag, "%s is negative", d)
+		}
 	}
 	return errors.Join(errs...)
 }
 
 // validateModes checks options of which each is one of several words.
 func (o *Options) validateModes(bad func(flag, format string, args ...any)) {
-	for _, mode := range []struct{ flag, value, one, other string }{
-		{"approval-mode", o.ApprovalMode, string(rules.MutateApproval), string(rules.DenyApproval)},
-		{"ungoverned", o.Ungoverned, string(rules.ApproveUngoverned), string(rules.HoldUngoverned)},
-		{"pending-guards", o.PendingGuards, string(dependency.Suspend), string(dependency.Delete)},
+	for _, mode := range []struct {
+		flag, value string
+		choices     []string
+	}{
+		{"webhook-failure-policy", o.WebhookFailurePolicy,
+			[]string{string(admissionregistrationv1.Fail), string(admissionregistrationv1.Ignore)}},
+		{"operator-policy-definition", o.OperatorPolicyDefinition, []string{managedDefinition, externalDefinition}},
+		{"approval-mode", o.ApprovalMode, []string{string(rules.MutateApproval), string(rules.DenyApproval)}},
+		{"ungoverned", o.Ungoverned, []string{string(rules.ApproveUngoverned), string(rules.HoldUngoverned)}},
+		{"pending-guards", o.PendingGuards, []string{string(dependency.Suspend), string(dependency.Delete)}},
+		{"backstop", o.Backstop, []string{string(backstop.Off), string(backstop.Compiled), string(backstop.Audit),
+			string(backstop.Enforce)}},
+		{"log-level", o.LogLevel, slices.Sorted(maps.Keys(logLevels))},
+		{"log-format", o.LogFormat, []string{"json", "console"}},
 	} {
-		if mode.value != mode.one && mode.value != mode.other {
-			bad(mode.flag, "%q is not one of %q, %q", mode.value, mode.one, mode.other)
+		if !slices.Contains(mode.choices, mode.value) {
+			bad(mode.flag, "%q is not one of %q", mode.value, mode.choices)
 		}
-	}
-	if modes := []backstop.Mode{backstop.Off, backstop.Compiled, backstop.Audit,
-		backstop.Enforce}; !slices.Contains(modes, backstop.Mode(o.Backstop)) {
-		bad("backstop", "%q is not one of %q", o.Backstop, modes)
-	}
-	if _, known := logLevels[o.LogLevel]; !known {
-		bad("log-level", "%q is not one of %s", o.LogLevel, knownLogLevels)
-	}
-	if o.LogFormat != "json" && o.LogFormat != "console" {
-		bad("log-format", "%q is not one of json, console", o.LogFormat)
 	}
 }
 
 // validateNamespaces checks the names of namespaces.
 func (o *Options) validateNamespaces(bad func(flag, format string, args ...any)) {
-	if o.Namespace == "" {
-		bad("namespace", "name the one that Opgate lives in")
+	all := map[string][]string{"namespace": {o.Namespace}, "excluded-namespace": o.ExcludedNamespaces,
+		"catalog-namespace": o.CatalogNamespaces}
+	if o.DefaultNamespace != "" {
+		all["operator-policy-default-namespace"] = []string{o.DefaultNamespace}
 	}
-	for flag, name := range map[string]string{"namespace": o.Namespace,
-		"operator-policy-default-namespace": o.DefaultNamespace} {
-		if problems := validation.IsDNS1123Label(name); name != "" && len(problems) > 0 {
-			bad(flag, "%q is not the name of a namespace: %s", name, problems[0])
-		}
-	}
-	for flag, names := range map[string][]string{"excluded-namespace": o.ExcludedNamespaces,
-		"catalog-namespace": o.CatalogNamespaces} {
+	for flag, names := range all {
 		for _, name := range names {
 			if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
 				bad(flag, "%q is not the name of a namespace: %s", name, problems[0])

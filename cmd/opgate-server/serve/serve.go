@@ -7,13 +7,20 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/dynamic"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	toolsevents "k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -28,6 +35,7 @@ import (
 	"github.com/opgate/opgate/rules/backstop"
 	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/snapshot"
+	"github.com/opgate/opgate/stream"
 )
 
 // shutdownTimeout bounds requests that are in flight when the listeners close.
@@ -40,19 +48,22 @@ func Run(ctx context.Context, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	log, level, err := newLogger(&o, os.Stderr)
-	if err != nil {
-		return err
-	}
+	log, level := newLogger(&o, os.Stderr)
 	ctrl.SetLogger(log)
 	klog.SetLogger(log.WithName("client-go"))
 	if err := limitMemory(); err != nil {
 		return err
 	}
 
-	config, err := connect(ctx, &o, log)
+	c, err := connect(&o)
 	if err != nil {
 		return err
+	}
+	if o.Register != "" { // the ClusterRole that owns the admission policies of the backstop owns the webhooks as well
+		if err := register.Apply(ctx, register.Options{Client: c.dynamic, Directory: o.Register, Namespace: o.Namespace,
+			Owner: backstop.Name, Log: log.WithName("register")}); err != nil {
+			return err
+		}
 	}
 	known, err := newCallers(&o, time.Now)
 	if err != nil {
@@ -64,11 +75,13 @@ func Run(ctx context.Context, o Options) error {
 	if o.HealthAddress == "0" {
 		wasReady()
 	}
-	recorder, err := newEvents(config, time.Now, log.WithName("events"))
+	replica, err := os.Hostname()
 	if err != nil {
-		return err
+		return fmt.Errorf("find the name of this replica: %w", err)
 	}
-	source, certController, err := certificates(config, &o, known.tokens, ready, recorder, time.Now, log)
+	recorder := events.NewRecorder(events.Options{Sink: &toolsevents.EventSinkImpl{Interface: c.eventSink},
+		Instance: replica, Registry: metrics.Registry, Log: log.WithName("events"), Now: time.Now})
+	source, certController, err := certificates(c.dynamic, &o, known.tokens, ready, recorder, log)
 	if err != nil {
 		return err
 	}
@@ -76,24 +89,28 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	timeout := shutdownTimeout
-	mgr, err := manager.New(config, manager.Options{
+	mgr, err := manager.New(c.config, manager.Options{
 		Logger:                  log,
-		Metrics:                 metricsOptions(&o, source, logLevel{level, log.WithName("log")}),
+		Metrics:                 metricsOptions(&o, c, source, logLevel{level, log.WithName("log")}),
 		HealthProbeBindAddress:  "0", // see addHealth
-		GracefulShutdownTimeout: &timeout,
+		GracefulShutdownTimeout: new(shutdownTimeout),
 		WebhookServer:           server,
 	})
 	if err != nil {
 		return fmt.Errorf("make the manager: %w", err)
 	}
-	p, err := newProcess(ctx, stop, mgr, config, &o, recorder, time.Now, log)
-	if err != nil {
+	p := &process{options: &o, clients: c, replica: replica, manager: mgr, shutdown: ctx, stop: stop,
+		failed: make(chan error, 1), store: &snapshot.Store{}, certificates: certController,
+		user:   &identity{client: c.authentication.SelfSubjectReviews(), log: log.WithName("identity")},
+		events: recorder, panics: panics.NewRecorder(metrics.Registry, log.WithName("panics")), log: log, now: time.Now}
+	if p.grants, err = o.grants(); err != nil {
 		return err
 	}
-	p.certificates = certController
-	if err := errors.Join(p.addProbe(), p.addGate(source, known, wasReady),
-		p.add(known, recorder, untilShutdown{source, ctx})); err != nil {
+	if p.key, err = certs.NewSigningKey(c.dynamic, o.Namespace, log.WithName("marks")); err != nil {
+		return err
+	}
+	if err := errors.Join(p.addOptional(), p.addGate(source, known, wasReady),
+		p.add(p.user, known, recorder, untilShutdown{source, ctx})); err != nil {
 		return err
 	}
 	log.Info("serving", "webhooks", o.WebhookAddress, "health", o.HealthAddress, "metrics", o.MetricsAddress,
@@ -110,31 +127,40 @@ func Run(ctx context.Context, o Options) error {
 	}
 }
 
-// connect returns the configuration of clients, with which it has registered the webhooks if the options ask for it.
-// The ClusterRole that owns the admission policies of the backstop owns them as well.
-func connect(ctx context.Context, o *Options, log logr.Logger) (*rest.Config, error) {
-	config, err := (&cli.Kubeconfig{File: o.Kubeconfig}).Load()
-	if err != nil {
-		return nil, err
+// clients are those of the API server, of one configuration.
+type clients struct {
+	config         *rest.Config
+	dynamic        dynamic.Interface
+	metadata       metadata.Interface
+	streams        *stream.Client
+	authentication authenticationclient.AuthenticationV1Interface
+	authorization  authorizationclient.AuthorizationV1Interface
+	eventSink      eventsclient.EventsV1Interface
+}
+
+// connect returns the clients.
+func connect(o *Options) (c clients, err error) {
+	if c.config, err = (&cli.Kubeconfig{File: o.Kubeconfig}).Load(); err != nil {
+		return c, err
 	}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return longWatches{next} })
-	if o.Register == "" {
-		return config, nil
-	}
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
-	}
-	return config, register.Apply(ctx, register.Options{Client: client, Directory: o.Register, Namespace: o.Namespace,
-		Owner: backstop.Name, Log: log.WithName("register")})
+	c.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return longWatches{next} })
+	var errs [6]error
+	c.dynamic, errs[0] = dynamic.NewForConfig(c.config)
+	c.metadata, errs[1] = metadata.NewForConfig(c.config)
+	c.streams, errs[2] = stream.NewForConfig(c.config)
+	c.authentication, errs[3] = authenticationclient.NewForConfig(c.config)
+	c.authorization, errs[4] = authorizationclient.NewForConfig(c.config)
+	c.eventSink, errs[5] = eventsclient.NewForConfig(c.config)
+	return c, errors.Join(errs[:]...)
 }
 
 // process is what the parts of a server share.
 type process struct {
+	clients
 	options *Options
-	config  *rest.Config
+	// replica is the name of this replica.
+	replica string
 	manager manager.Manager
-	client  dynamic.Interface
 	// shutdown is done once the process is to stop, as SIGTERM and stop make it. Failed receives why it could not lead.
 	shutdown context.Context
 	stop     func()
@@ -154,34 +180,6 @@ type process struct {
 	now    func() time.Time
 }
 
-// newProcess returns a process, and adds what determines its user and its key to the manager.
-func newProcess(
-	shutdown context.Context, stop func(), mgr manager.Manager, config *rest.Config, o *Options,
-	reported *events.Recorder, now func() time.Time, log logr.Logger,
-) (*process, error) {
-	p := &process{options: o, config: config, manager: mgr, shutdown: shutdown, stop: stop,
-		failed: make(chan error, 1), store: &snapshot.Store{},
-		events: reported,
-		panics: panics.NewRecorder(metrics.Registry, log.WithName("panics")), log: log, now: now}
-	var err error
-	if p.grants, err = o.grants(); err != nil {
-		return nil, err
-	}
-	if p.client, err = dynamic.NewForConfig(config); err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
-	}
-	if p.user, err = newIdentity(config, log.WithName("identity")); err != nil {
-		return nil, err
-	}
-	if p.key, err = certs.NewSigningKey(p.client, o.Namespace, log.WithName("marks")); err != nil {
-		return nil, err
-	}
-	if o.Ordering {
-		err = p.add(p.key)
-	}
-	return p, errors.Join(err, p.add(p.user))
-}
-
 // add adds what the process runs to the manager.
 func (p *process) add(runnables ...manager.Runnable) error {
 	for _, r := range runnables {
@@ -197,11 +195,52 @@ func (p *process) unjudged() []string {
 	return slices.Concat([]string{p.options.Namespace}, p.options.ExcludedNamespaces)
 }
 
-// addProbe adds what asks for static policies, if that is wanted.
-func (p *process) addProbe() error {
-	if !p.options.ProbeStaticPolicies {
+// addOptional adds what the options ask for: the key of marks, and what asks for static policies.
+func (p *process) addOptional() error {
+	var err error
+	if p.options.Ordering {
+		err = p.add(p.key)
+	}
+	if p.options.ProbeStaticPolicies {
+		err = errors.Join(err, p.add(staticpolicy.NewProber(p.manager.GetClient(), p.options.Namespace,
+			p.log.WithName("static-policies"), metrics.Registry)))
+	}
+	return err
+}
+
+// memoryLimitVariable holds the memory limit of the container in bytes. The chart sets it from the limit itself.
+const memoryLimitVariable = "OPGATE_MEMORY_LIMIT"
+
+const (
+	// gcPercent makes the collector run when the heap has grown by half. Most of the heap is the snapshot, which lives
+	// for long: with the default, which lets it double, a third of the memory of a large cluster would be garbage.
+	gcPercent = 50
+	// gcGrowth is what the heap grows by at least, in bytes. Half of a small heap is the garbage of two reviews of the
+	// largest plans: a fifth of the CPU time of reviews was the collector's.
+	gcGrowth = 16 << 20
+)
+
+// ballast is never read or written, so it is memory for the collector and none for the kernel: gcPercent of it is
+// gcGrowth. A percentage that is set anew after each collection would do the same at rest, and let the heap of a small
+// process triple while many large requests arrive at once, before it is set again.
+var ballast []byte //nolint:unused // that is its use
+
+// limitMemory sets how often the runtime collects, unless GOGC does, and its soft memory limit, so that it collects
+// before the process is OOM-killed. The runtime does not count all that the kernel does, so it gets nine tenths of the
+// limit. GOMEMLIMIT, which the runtime reads itself, wins.
+func limitMemory() error {
+	if os.Getenv("GOGC") == "" {
+		ballast = make([]byte, gcGrowth*100/gcPercent)
+		debug.SetGCPercent(gcPercent)
+	}
+	text := os.Getenv(memoryLimitVariable)
+	if text == "" || os.Getenv("GOMEMLIMIT") != "" {
 		return nil
 	}
-	return p.add(staticpolicy.NewProber(p.manager.GetClient(), p.options.Namespace, p.log.WithName("static-policies"),
-		metrics.Registry))
+	limit, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || limit <= 0 {
+		return fmt.Errorf("%s: %q is not a number of bytes", memoryLimitVariable, text)
+	}
+	debug.SetMemoryLimit(limit / 10 * 9)
+	return nil
 }
