@@ -105,7 +105,16 @@ func TestSite(t *testing.T) {
 
 // questions of newcomers, and the section that answers each: one of the first three that the search finds.
 var questions = map[string]string{
-	"allow only one catalog": "docs/constraints.html#",
+	"pin one operator to a version": "docs/first-hour.html#pin-one-operator-to-a-version",
+	"upgrade waits":                 "docs/first-hour.html#an-upgrade-waits",
+	"remove an operator":            "docs/first-hour.html#remove-an-operator-or-one-version",
+	"helm install":                  "docs/install.html#with-helm",
+	"argo cd":                       "docs/migration/argo-cd.html#with-argo-cd",
+	"failurePolicy":                 "docs/backstop.html#which-failurepolicy",
+	"break-glass":                   "docs/rules.html#break-glass",
+	"maintenance window":            "docs/windows.html#recipe-a-maintenance-window",
+	"memory limit":                  "docs/performance.html#sizing",
+	"all fields":                    "docs/reference.html#reference-of-fields",
 }
 
 // findsFirst runs the search of the site on its index. Without node only the headings are compared.

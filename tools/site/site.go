@@ -55,7 +55,7 @@ func inRepositoryOnly(document string) bool {
 func Menu() []Section {
 	return []Section{
 		{"Begin", []string{"README.md", "docs/first-hour.md", "docs/concepts.md"}},
-		{"Policies", []string{"docs/loop.md", "docs/constraints.md", "docs/consent.md", "docs/windows.md",
+		{"Policies", []string{"docs/operatorpolicy.md", "docs/reference.md", "docs/constraints.md", "docs/consent.md", "docs/windows.md",
 			"docs/deletion.md", "docs/sources.md", "docs/ordering.md", "docs/rules.md"}},
 		{"Commands", []string{"docs/check.md", "docs/test.md", "docs/plugin.md", "docs/diff.md"}},
 		{"Run", []string{"docs/install.md", "docs/openshift.md", "docs/fleet.md", "docs/disconnected.md",
