@@ -140,7 +140,6 @@ var commands = []struct {
 		why: "measures for minutes; TestLoopRequests is a test itself"},
 	{document: "docs/performance.md", begins: "make bench BENCH_FLAGS='--rounds",
 		why: "measures for minutes; TestRun of bench/bench runs one round"},
-	{document: "docs/performance.md", begins: "cd e2e", why: "measures for minutes"},
 	{document: "docs/plugin.md", begins: "ln -s", tests: []string{"TestPluginCompletes"}},
 	{document: "docs/plugin.md", begins: "$ kubectl opgate pending", tests: []string{"TestPluginDocument"}},
 	{document: "docs/plugin.md", begins: "kubectl opgate pending -l", tests: []string{"TestPlugin", "TestFormats"}},
