@@ -146,7 +146,7 @@ vulncheck: ## Report known vulnerabilities that the programs can reach; VULNDB=f
 	$(VULNCHECK) $(if $(VULNDB),-db '$(VULNDB)') ./...
 
 .PHONY: generate
-generate: ## Generate deep copies and CRDs, and render manifests from the Helm chart
+generate: ## Generate deep copies, CRDs and the reference of their fields, and render manifests from the Helm chart
 	go tool controller-gen object paths=./api/...
 	go tool controller-gen crd paths=./api/... output:crd:artifacts:config=manifests/crd
 	cd tools && go run ./cmd/render

@@ -31,7 +31,7 @@ var counts = []struct {
 		count: gatedKinds,
 	},
 	{document: "docs/threats.md", says: `its webhooks match (\w+) kinds`, count: gatedKinds},
-	{document: "docs/tour.md", says: `in front of (\w+) kinds`, count: gatedKinds},
+	{document: "docs/concepts.md", says: `in front of (\w+) kinds`, count: gatedKinds},
 	{document: "docs/threats.md", says: "`failurePolicy: Ignore` stands in (\\w+) entries", count: ignoredEntries},
 	{
 		document: "docs/README.md", says: `(\w+) commands for emergencies`,

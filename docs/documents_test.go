@@ -141,19 +141,16 @@ func qualified(f *ast.FuncDecl) string {
 	}
 }
 
-// TestRequirements compares requirements.md with the code, both ways: every requirement that is cited has a heading,
-// and every heading is cited or names a declaration that exists. Documents that are not in the repository are not cited at all.
+// TestRequirements compares requirements.md with the code, both ways: every requirement that is cited has a row,
+// and every row is cited or names a declaration that exists. Documents that are not in the repository are not cited at all.
 func TestRequirements(t *testing.T) {
 	defined, cited := map[string]bool{}, map[string]bool{}
 	text := document(t, "requirements.md")
-	requirement := regexp.MustCompile(`^R-[A-Z]{2}-\d+$`)
-	for _, section := range strings.Split(text, "\n### ")[1:] {
-		name, body, _ := strings.Cut(section, "\n")
-		if !requirement.MatchString(name) {
-			continue
-		}
+	row := regexp.MustCompile(`(?m)^\| (R-[A-Z]{2}-\d+) \| (.*) \|$`)
+	for _, m := range row.FindAllStringSubmatch(text, -1) {
+		name, body := m[1], m[2]
 		if defined[name] {
-			t.Errorf("requirements.md has two headings %s", name)
+			t.Errorf("requirements.md has two rows %s", name)
 		}
 		defined[name], cited[name] = true, namedCode.MatchString(body)
 	}
@@ -169,7 +166,7 @@ func TestRequirements(t *testing.T) {
 		for _, m := range id.FindAllString(text, -1) {
 			cited[m] = true
 			if !defined[m] {
-				t.Errorf("%s cites requirement %s, which has no heading in requirements.md", path, m)
+				t.Errorf("%s cites requirement %s, which has no row in requirements.md", path, m)
 			}
 		}
 	}
@@ -179,6 +176,6 @@ func TestRequirements(t *testing.T) {
 		}
 	}
 	if len(defined) == 0 {
-		t.Error("requirements.md has no heading, so nothing was compared")
+		t.Error("requirements.md has no row, so nothing was compared")
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestStaticInstall: under the static policies of docs/static-policies.md Opgate does what it does without them, a
+// TestStaticInstall: under the static policies of docs/backstop.md Opgate does what it does without them, a
 // maintainer upgrades it, and a cluster admin removes it by the documented way alone.
 func TestStaticInstall(t *testing.T) {
 	t.Parallel()

@@ -39,7 +39,7 @@ func describedHold(t *testing.T, e *harness.LoopEnv) {
 	e.Write(t, p)
 	e.Propose(t, cluster.ShopNamespace, "install-x7", harness.ForbiddenVersion)
 	waitForEvents(t, e, cluster.ShopNamespace, "installplan", "install-x7", "Warning Held opgate ")
-	command, want, _ := strings.Cut(strings.TrimPrefix(block(t, document(t, "docs/loop.md"),
+	command, want, _ := strings.Cut(strings.TrimPrefix(block(t, document(t, "docs/operatorpolicy.md"),
 		"$ kubectl describe installplan"), "$ "), "\n")
 	_, want, _ = strings.Cut(want, "Events:\n")
 	got := terminal(t, e.Cluster, command)

@@ -26,14 +26,14 @@ const (
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	e := startLoop(t, harness.Vacant(t))
-	readme, tour := document(t, "README.md"), document(t, "docs/tour.md")
+	readme, hour := document(t, "README.md"), document(t, "docs/first-hour.md")
 	// An API server that has just started may refuse the first watches for a while, so that a policy is seen late. One
 	// that was acted on was seen.
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "apply", "-f", demo+"policy.yaml")
 	evaluated(t, e, "etcd")
 	t.Run("a sample that is refused", func(t *testing.T) {
-		command := regexp.MustCompile(`(?m)^kubectl --context admin apply .*$`).FindString(tour)
-		want := block(t, tour, "namespace/policies configured\n")
+		command := regexp.MustCompile(`(?m)^kubectl --context admin apply .*$`).FindString(hour)
+		want := block(t, hour, "namespace/policies configured\n")
 		first := terminal(t, e.Cluster, command)
 		if diff := cmp.Diff(want, first); diff != "" {
 			t.Errorf("%s does not print what the README shows:\n%s", command, diff)
@@ -91,7 +91,7 @@ func TestReadme(t *testing.T) {
 	})
 	t.Run("the policy and the constraint", func(t *testing.T) {
 		for _, object := range []string{block(t, readme, "apiVersion: policy.open-cluster-management.io/v1beta2"),
-			block(t, tour, "apiVersion: operators.coreos.com/v1\n")} {
+			block(t, document(t, "docs/constraints.md"), "apiVersion: operators.coreos.com/v1\n")} {
 			harness.Kubectl(t, e.Cluster, cluster.Admin, object, "apply", "--dry-run=server", "-f", "-")
 		}
 	})

@@ -15,7 +15,7 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// walk types the commands of docs/walk.md, and wants each to print what the document shows. Commands that only read are
+// walk types the commands of docs/first-hour.md, and wants each to print what the document shows. Commands that only read are
 // repeated until they do: OLM and the loop need a while. Names of plans and ages are the document's own, and warnings
 // are left out.
 func walk(t *testing.T, e *harness.OLMEnv) {
@@ -23,7 +23,7 @@ func walk(t *testing.T, e *harness.OLMEnv) {
 		t.Fatal(err) // it installs the plugin, which the commands use
 	}
 	dir, typed := t.TempDir(), 0
-	for i, part := range strings.Split(document(t, "docs/walk.md"), "```") {
+	for i, part := range strings.Split(document(t, "docs/first-hour.md"), "```") {
 		kind, text, _ := strings.Cut(part, "\n")
 		switch {
 		case i%2 == 0:

@@ -14,7 +14,7 @@ const (
 	maxDepth = 100
 )
 
-// Limits of CEL. Costs are in cel-go's units; docs/decisions/2026-11-21-cel.md has their measured durations.
+// Limits of CEL, in cel-go's units of cost; docs/decisions/2026-11-21-constraints.md has what they take.
 const (
 	// maxRuleBytes bounds one expression, and maxRuleNodes its tree after macro expansion.
 	maxRuleBytes = 10_000

@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -31,7 +32,7 @@ func TestSite(t *testing.T) {
 	for _, page := range pages {
 		byPath[page.Path] = page
 	}
-	if len(pages) < 40 || byPath["index.html"].Title != "Opgate" {
+	if len(pages) < 35 || byPath["index.html"].Title != "Opgate" {
 		t.Fatalf("there are %d pages, the first is %q", len(pages), byPath["index.html"].Title)
 	}
 	links := 0
@@ -81,6 +82,7 @@ func TestSite(t *testing.T) {
 			}
 		}
 	}
+	t.Run("search", func(t *testing.T) { findsFirst(t, output) })
 	t.Run("a link to nothing is refused", func(t *testing.T) {
 		root := t.TempDir()
 		for _, name := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "GOVERNANCE.md", "ROADMAP.md",
@@ -99,4 +101,54 @@ func TestSite(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// questions of newcomers, and the section that answers each: one of the first three that the search finds.
+var questions = map[string]string{
+	"pin one operator to a version": "docs/first-hour.html#pin-one-operator-to-a-version",
+	"upgrade waits":                 "docs/first-hour.html#an-upgrade-waits",
+	"remove an operator":            "docs/first-hour.html#remove-an-operator-or-one-version",
+	"helm install":                  "docs/install.html#with-helm",
+	"argo cd":                       "docs/migration/argo-cd.html#with-argo-cd",
+	"failurePolicy":                 "docs/backstop.html#which-failurepolicy",
+	"break-glass":                   "docs/rules.html#break-glass",
+	"maintenance window":            "docs/windows.html#recipe-a-maintenance-window",
+	"memory limit":                  "docs/performance.html#sizing",
+	"all fields":                    "docs/reference.html#reference-of-fields",
+}
+
+// findsFirst runs the search of the site on its index. Without node only the headings are compared.
+func findsFirst(t *testing.T, output string) {
+	index, err := os.ReadFile(filepath.Join(output, "index.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, left := range []string{"docs/requirements", "docs/threats", "docs/decisions", "-scenarios."} {
+		if strings.Contains(string(index), `"p":"`+left) {
+			t.Errorf("the search has sections of %s", left)
+		}
+	}
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("node is not installed, so that the search does not run")
+	}
+	script, err := os.ReadFile(filepath.Join(output, "search.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, find, _ := strings.Cut(string(script), "\nfunction find(")
+	find, _, _ = strings.Cut(find, "\n}\n")
+	for question, want := range questions {
+		program := string(index) + ";\nfunction find(" + find + "\n}\n" +
+			"for (const {section} of find(process.argv[2]).slice(0, 3)) console.log(section.p)"
+		cmd := exec.CommandContext(t.Context(), node, "-", question)
+		cmd.Stdin = strings.NewReader(program)
+		got, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains("\n"+string(got), "\n"+want) {
+			t.Errorf("%q finds\n%sand not %s", question, got, want)
+		}
+	}
 }

@@ -1,4 +1,5 @@
-// Searches the pages of index.js for all words that are typed: pages whose title has them come first, then those that have them more often.
+// Searches the sections of index.js for all words that are typed: those whose heading has them come first, then those whose page has them in its title, then
+// those that have them more often.
 "use strict";
 const query = document.getElementById("query");
 const results = document.getElementById("results");
@@ -11,16 +12,16 @@ function find(text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   if (!words.length) return [];
   const found = [];
-  for (const page of pages) {
-    const title = page.t.toLowerCase(), body = page.w.toLowerCase();
+  for (const section of sections) {
+    const title = section.t.toLowerCase(), heading = section.h.toLowerCase(), body = section.w.toLowerCase();
     let score = 0, at = -1;
     for (const word of words) {
       const first = body.indexOf(word);
       if (first < 0 && !title.includes(word)) { score = 0; break; }
-      score += (title.includes(word) ? 1000 : 0) + Math.min(body.split(word).length - 1, 50);
+      score += (heading.includes(word) ? 1000 : 0) + (title.includes(word) ? 300 : 0) + Math.min(body.split(word).length - 1, 50);
       if (at < 0) at = first;
     }
-    if (score) found.push({page, score, at: Math.max(at, 0)});
+    if (score) found.push({section, score, at: Math.max(at, 0)});
   }
   return found.sort((a, b) => b.score - a.score).slice(0, 20);
 }
@@ -28,11 +29,11 @@ function find(text) {
 function show() {
   results.replaceChildren();
   const found = find(query.value);
-  for (const {page, at} of found) {
+  for (const {section, at} of found) {
     const link = document.createElement("a"), excerpt = document.createElement("small");
-    link.href = root + "/" + page.p;
-    link.textContent = page.t;
-    excerpt.textContent = page.w.slice(Math.max(0, at - 60), at + 120);
+    link.href = root + "/" + section.p;
+    link.textContent = section.h === section.t ? section.t : section.t + ": " + section.h;
+    excerpt.textContent = section.w.slice(Math.max(0, at - 60), at + 120);
     link.append(excerpt);
     const item = document.createElement("li");
     item.append(link);
@@ -40,7 +41,7 @@ function show() {
   }
   if (!found.length && query.value.trim()) {
     const item = document.createElement("li");
-    item.textContent = "No page has all of these words.";
+    item.textContent = "No section has all of these words.";
     results.append(item);
   }
   results.hidden = !query.value.trim();

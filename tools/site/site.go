@@ -21,6 +21,7 @@ import (
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/renderer/html"
 	"github.com/yuin/goldmark/text"
 )
 
@@ -34,7 +35,7 @@ var (
 
 	pageTemplate = template.Must(template.New("page").Parse(pageText))
 	markdown     = goldmark.New(goldmark.WithExtensions(extension.GFM),
-		goldmark.WithParserOptions(parser.WithAutoHeadingID()))
+		goldmark.WithParserOptions(parser.WithAutoHeadingID()), goldmark.WithRendererOptions(html.WithUnsafe()))
 )
 
 // Section is a part of the menu.
@@ -44,16 +45,22 @@ type Section struct {
 	Documents []string
 }
 
+// inRepositoryOnly are documents that are no pages: those that tests and reviewers read, beside the code.
+func inRepositoryOnly(document string) bool {
+	return strings.HasPrefix(document, "docs/decisions/") || slices.Contains([]string{"docs/requirements.md",
+		"docs/threats.md", "docs/operatorpolicy-scenarios.md", "docs/ordering-scenarios.md"}, document)
+}
+
 // Menu returns the sections of the site. A document that it does not name is in the last one.
 func Menu() []Section {
 	return []Section{
-		{"Begin", []string{"README.md", "docs/concepts.md", "docs/day-1.md", "docs/tour.md", "docs/walk.md"}},
-		{"Policies", []string{"docs/loop.md", "docs/constraints.md", "docs/consent.md", "docs/windows.md",
+		{"Begin", []string{"README.md", "docs/first-hour.md", "docs/concepts.md"}},
+		{"Policies", []string{"docs/operatorpolicy.md", "docs/reference.md", "docs/constraints.md", "docs/consent.md", "docs/windows.md",
 			"docs/deletion.md", "docs/sources.md", "docs/ordering.md", "docs/rules.md"}},
 		{"Commands", []string{"docs/check.md", "docs/test.md", "docs/plugin.md", "docs/diff.md"}},
 		{"Run", []string{"docs/install.md", "docs/openshift.md", "docs/fleet.md", "docs/disconnected.md",
-			"docs/upgrade.md", "docs/backup.md", "docs/metrics.md", "docs/runbooks.md", "docs/failure-modes.md",
-			"docs/emergency.md", "docs/backstop.md", "docs/static-policies.md", "docs/certificates.md"}},
+			"docs/upgrade.md", "docs/backup.md", "docs/metrics.md", "docs/runbooks.md", "docs/backstop.md",
+			"docs/emergency.md", "docs/certificates.md"}},
 		{"More", nil},
 	}
 }
@@ -71,12 +78,18 @@ type Page struct {
 	Links []string
 
 	body []byte
-	// words is the text of the page without markup.
-	words string
+	// sections are what the search finds.
+	sections []*section
 }
 
 // Heading is a heading of the second level.
 type Heading struct{ ID, Title string }
+
+// section is a heading of a page and what is below it, up to the next one: text and code, without markup.
+type section struct {
+	Heading
+	words strings.Builder
+}
 
 // Options are where documents are and where pages go.
 type Options struct {
@@ -114,7 +127,7 @@ func Write(o Options) ([]Page, error) {
 		os.WriteFile(filepath.Join(o.Output, "search.js"), script, 0o600))
 }
 
-// find returns the documents that become pages: the README, those in docs, and others that users read.
+// find returns the documents that become pages: the README, those in docs that users read, and a few others.
 func find(root string) ([]string, error) {
 	documents := []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "GOVERNANCE.md", "ROADMAP.md", "SECURITY.md",
 		"manifests/chart/opgate/README.md"}
@@ -123,7 +136,9 @@ func find(root string) ([]string, error) {
 			return err
 		}
 		name, err := filepath.Rel(root, file)
-		documents = append(documents, filepath.ToSlash(name))
+		if name = filepath.ToSlash(name); !inRepositoryOnly(name) {
+			documents = append(documents, name)
+		}
 		return err
 	})
 	slices.Sort(documents)
@@ -149,7 +164,7 @@ func render(o Options, document string, documents []string) (Page, error) {
 	page := Page{Document: document, Path: pathOf(document), Title: document, Anchors: map[string]bool{}}
 	tree := markdown.Parser().Parse(text.NewReader(source),
 		parser.WithContext(parser.NewContext(parser.WithIDs(ids{}))))
-	var words strings.Builder
+	in := &section{}
 	err = ast.Walk(tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {
 			return ast.WalkContinue, nil
@@ -165,6 +180,8 @@ func render(o Options, document string, documents []string) (Page, error) {
 			if n.Level == 2 {
 				page.Headings = append(page.Headings, Heading{anchor, title})
 			}
+			in = &section{Heading: Heading{anchor, title}}
+			page.sections = append(page.sections, in)
 		case *ast.Link:
 			target, err := o.link(document, string(n.Destination), documents)
 			if err != nil {
@@ -175,8 +192,10 @@ func render(o Options, document string, documents []string) (Page, error) {
 		case *ast.Image:
 			page.Links = append(page.Links, string(n.Destination))
 		case *ast.Text:
-			words.Write(n.Segment.Value(source))
-			words.WriteByte(' ')
+			in.words.Write(n.Segment.Value(source))
+			in.words.WriteByte(' ')
+		case *ast.FencedCodeBlock:
+			in.words.Write(n.Lines().Value(source))
 		}
 		return ast.WalkContinue, nil
 	})
@@ -187,7 +206,7 @@ func render(o Options, document string, documents []string) (Page, error) {
 	if err := markdown.Renderer().Render(&out, source, tree); err != nil {
 		return Page{}, err
 	}
-	page.body, page.words = out.Bytes(), strings.Join(strings.Fields(words.String()), " ")
+	page.body = out.Bytes()
 	return page, nil
 }
 
@@ -250,9 +269,7 @@ func menu(pages []Page, from *Page) (sections []struct {
 		}
 		if section.Documents == nil {
 			for _, p := range left {
-				if !strings.HasPrefix(p.Document, "docs/decisions/2") {
-					take(p)
-				}
+				take(p)
 			}
 		}
 		for _, document := range section.Documents {
@@ -281,7 +298,7 @@ func writePage(o Options, pages []Page, page *Page) error {
 	var out bytes.Buffer
 	err = pageTemplate.Execute(&out, map[string]any{
 		"Page": page, "Menu": menu(pages, page), "Root": filepath.ToSlash(root), "Source": o.Source + page.Document,
-		"Body": template.HTML(page.body), //nolint:gosec // of our own documents; goldmark leaves raw HTML out
+		"Body": template.HTML(page.body), //nolint:gosec // of our own documents
 	})
 	if err != nil {
 		return err
@@ -289,22 +306,27 @@ func writePage(o Options, pages []Page, page *Page) error {
 	return os.WriteFile(file, out.Bytes(), 0o600)
 }
 
-// writeIndex writes what the search reads: a script, since pages that are opened as files may load no JSON.
+// writeIndex writes what the search reads, an item for each section: a script, since pages that are opened as files may
+// load no JSON.
 func writeIndex(o Options, pages []Page) error {
 	type item struct {
-		Title string `json:"t"`
-		Path  string `json:"p"`
-		Words string `json:"w"`
+		Title   string `json:"t"`
+		Heading string `json:"h"`
+		Path    string `json:"p"`
+		Words   string `json:"w"`
 	}
 	var items []item
 	for _, page := range pages {
-		items = append(items, item{page.Title, page.Path, page.words})
+		for _, s := range page.sections {
+			words := strings.Join(strings.Fields(s.words.String()), " ")
+			items = append(items, item{page.Title, s.Title, page.Path + "#" + s.ID, words})
+		}
 	}
 	data, err := json.Marshal(items)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(o.Output, "index.js"), append([]byte("const pages = "), data...), 0o600)
+	return os.WriteFile(filepath.Join(o.Output, "index.js"), append([]byte("const sections = "), data...), 0o600)
 }
 
 // copyPictures copies the pictures that documents show.

@@ -126,7 +126,6 @@ func TestReadmes(t *testing.T) {
 	t.Chdir("../../..")
 	for command, readme := range map[string]string{
 		"$ bin/opgate check -f manifests/samples/subscription-catalog-deny.yaml\n": "README.md",
-		"$ bin/opgate check -f manifests/samples/bundle-upgrade-hold.yaml\n":       "docs/tour.md",
 		"$ opgate check -f manifests/samples/bundle-version-deny.yaml\n":           "manifests/samples/README.md",
 	} {
 		text, err := os.ReadFile(readme)

@@ -49,7 +49,7 @@ describes one cluster: of overlays, one is named.
 
 With --static the API server gets them as files that no request can change or delete (Kubernetes 1.37, or 1.36 with
 feature gate ManifestBasedAdmissionControlConfig), together with a policy that keeps Opgate's installation:
-docs/static-policies.md.
+docs/backstop.md.
 
 Exit codes:
   0  the objects are printed

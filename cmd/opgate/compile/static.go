@@ -106,7 +106,7 @@ func (s *static) write(identity string, compiled backstop.Objects, stdout io.Wri
 		return fmt.Errorf("compile: %w", err)
 	}
 	fmt.Fprintf(stdout, "set %s is in %s: copy its directories to %s on each control plane node, and start kube-apiserver with\n"+
-		"  --admission-control-config-file=%s\nfrom then on, edits of the files are in force within 61 s (docs/static-policies.md)\n",
+		"  --admission-control-config-file=%s\nfrom then on, edits of the files are in force within 61 s (docs/backstop.md)\n",
 		in.Set, s.dir, s.nodeDir, path.Join(s.nodeDir, configurationFile))
 	return nil
 }

@@ -23,7 +23,7 @@ func verifyStatic(ctx context.Context, config *rest.Config, namespace string, ou
 	case err != nil:
 		return err
 	case set == "":
-		return errors.New("no static policies of Opgate are in force at the API server that answered: docs/static-policies.md says how to load them")
+		return errors.New("no static policies of Opgate are in force at the API server that answered: docs/backstop.md says how to load them")
 	}
 	fmt.Fprintf(out, "static policies are in force: set %s\n", set)
 	return nil

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	document      = "../../../docs/static-policies.md"
+	document      = "../../../docs/backstop.md"
 	configuration = "admission-configuration.yaml"
 )
 

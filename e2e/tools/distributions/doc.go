@@ -1,3 +1,3 @@
-// Package distributions has tests alone: what docs/static-policies.md has for a distribution is read by its own types.
+// Package distributions has tests alone: what docs/backstop.md has for a distribution is read by its own types.
 // It is a module of its own, since they require most of Kubernetes.
 package distributions

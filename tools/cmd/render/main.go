@@ -1,5 +1,5 @@
-// Command render makes the plain manifests, and the documentation of values, from the Helm chart. "make generate" runs
-// it.
+// Command render makes the plain manifests, and the documentation of values, from the Helm chart, and the reference of
+// fields from the definitions. "make generate" runs it.
 package main
 
 import (
@@ -12,6 +12,7 @@ import (
 	"github.com/opgate/opgate/e2e/assets"
 	"github.com/opgate/opgate/e2e/assets/repo"
 	"github.com/opgate/opgate/tools/chart"
+	"github.com/opgate/opgate/tools/reference"
 )
 
 func main() {
@@ -32,5 +33,8 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	return chart.Write(ctx, helm, checkout)
+	if err := chart.Write(ctx, helm, checkout); err != nil {
+		return err
+	}
+	return reference.Write(checkout.Root)
 }
