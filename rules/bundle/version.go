@@ -61,15 +61,13 @@ func outOfRangeCSV(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding 
 
 // suffixed returns the range that was probably meant where the suffix of a version decides over it, else nothing.
 func suffixed(c *carrier.Bundle, p *operatorpolicy.Policy) string {
-	if p.VersionRange == nil {
-		return ""
+	if p.VersionRange != nil {
+		if wider := p.VersionRange.WithSuffixes(c.Version); wider != "" {
+			return ", which has " + text.Name(c.Version) + " before the version without its suffix: write " +
+				text.Quote(wider) + " if suffixes are to count as the version"
+		}
 	}
-	wider := p.VersionRange.WithSuffixes(c.Version)
-	if wider == "" {
-		return ""
-	}
-	return ", which has " + text.Name(c.Version) + " before the version without its suffix: write " + text.Quote(wider) +
-		" if suffixes are to count as the version"
+	return ""
 }
 
 // Covers reports whether a musthave policy wants a ClusterServiceVersion of its package to be installed; if not,

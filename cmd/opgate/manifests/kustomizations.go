@@ -123,20 +123,15 @@ func inputsOf(generator string) (files []string) {
 // names. Of components, which are no whole, it builds those that no kustomization uses. The checks of a kustomization name what it would load from elsewhere; the sandbox
 // makes sure that nothing is.
 func (in *Input) build() {
-	var all []*kustomization
+	var every []*kustomization
 	for _, s := range in.sources {
-		all = append(all, slices.DeleteFunc(slices.Clone(s.kustomizations),
-			func(k *kustomization) bool { return k.component })...)
+		every = append(every, s.kustomizations...)
 	}
+	all := slices.DeleteFunc(slices.Clone(every), func(k *kustomization) bool { return k.component })
 	read := map[string]bool{}
 	done := func(k *kustomization) bool { return k.build != nil || k.err != nil || read[k.root] }
 	for all = slices.DeleteFunc(all, done); len(all) > 0; all = slices.DeleteFunc(all, done) {
-		used := map[string]bool{}
-		for _, k := range all {
-			for _, dir := range k.uses {
-				used[dir] = used[dir] || dir != k.root
-			}
-		}
+		used := usedBy(all)
 		next := slices.DeleteFunc(slices.Clone(all), func(k *kustomization) bool { return used[k.root] })
 		if len(next) == 0 { // they use one another
 			next = all
@@ -151,14 +146,7 @@ func (in *Input) build() {
 		}
 	}
 	in.findDeployers()
-	used := map[string]bool{}
-	for _, s := range in.sources {
-		for _, k := range s.kustomizations {
-			for _, dir := range k.uses {
-				used[dir] = true
-			}
-		}
-	}
+	used := usedBy(every)
 	var left []*kustomization
 	for _, s := range in.sources {
 		for _, k := range s.kustomizations {
@@ -169,6 +157,17 @@ func (in *Input) build() {
 	}
 	buildAll(left)
 	in.take()
+}
+
+// usedBy returns the directories that kustomizations use, but for their own.
+func usedBy(all []*kustomization) map[string]bool {
+	used := map[string]bool{}
+	for _, k := range all {
+		for _, dir := range k.uses {
+			used[dir] = used[dir] || dir != k.root
+		}
+	}
+	return used
 }
 
 // take makes units of what was built, and leaves the files to be read by themselves that no kustomization lists. Those

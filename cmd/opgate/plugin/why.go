@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -220,7 +221,7 @@ func (a *answer) print(out io.Writer, format *output, q *question) error {
 		p.line(2, plain(o.Describe()), decided(o.Disposition, o.Decision), plain(o.Because()))
 	}
 	for _, r := range a.Reasons {
-		p.line(2, cell{string(r.Rule), bold}, plain(source(r.Source)))
+		p.line(2, cell{string(r.Rule), bold}, plain(strings.TrimRight("  "+r.Source, " ")))
 		p.line(4, plain(r.Message))
 	}
 	for _, e := range a.Edits {
@@ -234,12 +235,4 @@ func (a *answer) print(out io.Writer, format *output, q *question) error {
 		p.line(2, plain(n))
 	}
 	return p.Flush()
-}
-
-// source is where a rule comes from.
-func source(of string) string {
-	if of == "" {
-		return ""
-	}
-	return "  " + of
 }
