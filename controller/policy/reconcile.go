@@ -37,7 +37,7 @@ func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 	stored := current.Policy(w.NamespacedName)
 	if stored == nil {
 		r.watches.Set(w.NamespacedName, nil)
-		r.assign(dependency.Waiter{Namespace: w.Namespace, Name: w.Name})
+		r.enqueue(policy, r.budget.Set(dependency.Waiter{NamespacedName: w.NamespacedName})...)
 		r.state.forget(w.NamespacedName)
 		return reconcile.Result{}, nil
 	}
@@ -46,7 +46,7 @@ func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 	}
 	rec := &reconciliation{reconciler: r, stored: stored, key: w.NamespacedName,
 		state: r.state.policy(w.NamespacedName, stored.UID), now: r.Now(),
-		read: current.Graph().Policy(w.Namespace, w.Name), live: r.owned(w.NamespacedName),
+		read: current.Graph().Policy(w.Namespace, w.Name), live: r.watches.Owned(w.NamespacedName),
 		observed: map[watches.Target]dependency.Observed{}}
 	err := rec.reconcile(ctx)
 	return reconcile.Result{RequeueAfter: rec.after}, err
@@ -146,9 +146,8 @@ func (rec *reconciliation) applicable(t *dependency.Template) bool {
 	if !t.Readable || t.Fault != "" || rec.unverified(t) != "" {
 		return false
 	}
-	kind, served := rec.watches.Kinds().Lookup(t.Ref.Group, t.Ref.Kind)
 	_, forbidden := rec.watches.Template(t.Ref.Group, t.Ref.Kind)
-	return kindFault(t, kind, served, rec.Controller, forbidden) == ""
+	return rec.kindFault(t, rec.watches.Lookup(t.Ref.Group, t.Ref.Kind), forbidden) == ""
 }
 
 // targets returns what the Policy needs to observe: its dependencies and the objects of its templates.
@@ -174,25 +173,15 @@ func (rec *reconciliation) targets() []watches.Target {
 
 // follow watches those targets that are within the budget, and enqueues the Policies whose share changes.
 func (rec *reconciliation) follow(targets []watches.Target) {
-	waiter := dependency.Waiter{Namespace: rec.key.Namespace, Name: rec.key.Name,
-		Created: rec.stored.CreationTimestamp.Time}
+	waiter := dependency.Waiter{NamespacedName: rec.key, Created: rec.stored.CreationTimestamp.Time}
 	for _, t := range targets {
 		if !t.Template {
 			waiter.Objects = append(waiter.Objects, t.Ref)
 		}
 	}
-	slices.SortFunc(waiter.Objects, dependency.Ref.Compare)
-	waiter.Objects = slices.Compact(waiter.Objects)
-	rec.assign(waiter)
+	rec.enqueue(policy, rec.budget.Set(waiter)...)
 	rec.watches.Set(rec.key, slices.DeleteFunc(targets,
 		func(t watches.Target) bool { return !t.Template && rec.budget.Beyond(rec.key, t.Ref) }))
-}
-
-// assign assigns watches to a Policy, and enqueues the other Policies whose share changes.
-func (r *reconciler) assign(w dependency.Waiter) {
-	for _, ref := range r.budget.Set(w) {
-		r.notify(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
-	}
 }
 
 func target(d dependency.Dependency) watches.Target {
@@ -298,7 +287,6 @@ func (rec *reconciliation) release(ctx context.Context) error {
 	if !slices.Contains(rec.stored.Finalizers, dependency.Finalizer) {
 		return nil
 	}
-	kinds := rec.watches.Kinds()
 	for ref := range rec.live {
 		if ref.Namespace == "" {
 			return nil // the deletion event enqueues the Policy
@@ -307,12 +295,12 @@ func (rec *reconciliation) release(ctx context.Context) error {
 	if !rec.read.Deleting && !rec.read.Disabled {
 		for i := range rec.read.Templates {
 			ref := rec.read.Templates[i].Ref
-			if k, served := kinds.Lookup(ref.Group, ref.Kind); served && !k.Namespaced {
+			if k := rec.watches.Lookup(ref.Group, ref.Kind); k != nil && !k.Namespaced {
 				return nil
 			}
 		}
 	}
-	for _, k := range kinds.Templates() {
+	for _, k := range rec.watches.Templates() {
 		if k.Namespaced {
 			continue
 		}
@@ -334,11 +322,9 @@ func (rec *reconciliation) deleteAll(ctx context.Context, some func(*unstructure
 			continue
 		}
 		ref := dependency.RefOf(u)
-		kind, served := rec.watches.Kinds().Lookup(ref.Group, ref.Kind)
-		if !served {
-			continue
+		if kind := rec.watches.Lookup(ref.Group, ref.Kind); kind != nil {
+			errs = append(errs, rec.delete(ctx, kind, rec.state.template(ref), u).err)
 		}
-		errs = append(errs, rec.delete(ctx, kind, rec.state.template(ref), u).err)
 	}
 	return errors.Join(errs...)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/opgate/opgate/controller/policy/watches"
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // retryDelay is the requeue delay if another client was changing the object.
@@ -22,12 +23,12 @@ func (rec *reconciliation) template(ctx context.Context, t *dependency.Template)
 	if t.Readable {
 		m = rec.state.template(t.Ref)
 	}
-	kind, served := rec.watches.Kinds().Lookup(t.Ref.Group, t.Ref.Kind)
+	kind := rec.watches.Lookup(t.Ref.Group, t.Ref.Kind)
 	in := &dependency.TemplateInput{Policy: rec.read, Template: *t, Mode: rec.PendingGuards,
 		KindFault: rec.unverified(t)}
 	known := true
 	if t.Readable && t.Fault == "" && in.KindFault == "" {
-		known = rec.judgeKind(in, kind, served)
+		known = rec.judgeKind(in, kind)
 	}
 	if rec.applicable(t) {
 		in.Results = rec.results(t)
@@ -52,10 +53,10 @@ func (rec *reconciliation) template(ctx context.Context, t *dependency.Template)
 
 // judgeKind determines why no object of the template's kind can be created, if so, and reports whether the existing
 // objects are known.
-func (rec *reconciliation) judgeKind(in *dependency.TemplateInput, kind watches.Kind, served bool) (known bool) {
+func (rec *reconciliation) judgeKind(in *dependency.TemplateInput, kind *snapshot.Definition) (known bool) {
 	ref := in.Template.Ref
 	ready, forbidden := rec.watches.Template(ref.Group, ref.Kind)
-	in.KindFault = kindFault(&in.Template, kind, served, rec.Controller, forbidden)
+	in.KindFault = rec.kindFault(&in.Template, kind, forbidden)
 	switch {
 	case in.KindFault != "" || ready:
 		return true
@@ -91,7 +92,7 @@ func (rec *reconciliation) withinGrace() bool {
 // carryOut finds the object of a template, decides, and carries out the decision. What failed, and what exists
 // afterwards, is input of the next decision; known reports whether the state is complete.
 func (rec *reconciliation) carryOut(
-	ctx context.Context, in *dependency.TemplateInput, kind watches.Kind, m *templateState,
+	ctx context.Context, in *dependency.TemplateInput, kind *snapshot.Definition, m *templateState,
 ) (known bool, err error) {
 	live, known := rec.find(in, m)
 	if !known {
@@ -168,7 +169,7 @@ type writeResult struct {
 
 // apply brings the object of a template to the desired state. Pending is the mark of a suspended policy, "" for none.
 func (rec *reconciliation) apply(
-	ctx context.Context, want *desired, kind watches.Kind, version string, m *templateState,
+	ctx context.Context, want *desired, kind *snapshot.Definition, version string, m *templateState,
 	live *unstructured.Unstructured, pending string,
 ) writeResult {
 	if live != nil && live.GetDeletionTimestamp() != nil {
@@ -214,7 +215,7 @@ func (rec *reconciliation) apply(
 
 // delete deletes the object of a template.
 func (rec *reconciliation) delete(
-	ctx context.Context, kind watches.Kind, m *templateState, live *unstructured.Unstructured,
+	ctx context.Context, kind *snapshot.Definition, m *templateState, live *unstructured.Unstructured,
 ) writeResult {
 	if live == nil || live.GetDeletionTimestamp() != nil {
 		return writeResult{}
@@ -234,7 +235,7 @@ func (rec *reconciliation) delete(
 
 // attempt writes, unless the same write failed before and its backoff has not expired.
 func (rec *reconciliation) attempt(
-	ctx context.Context, verb string, kind watches.Kind, version string, object *unstructured.Unstructured,
+	ctx context.Context, verb string, kind *snapshot.Definition, version string, object *unstructured.Unstructured,
 	m *templateState,
 ) writeResult {
 	this, err := attemptOf(verb, object)
@@ -247,7 +248,7 @@ func (rec *reconciliation) attempt(
 	}
 	answer, err := rec.write(ctx, rec.key, verb, kind, version, object)
 	if answer != nil {
-		m.writeError, rec.live = nil, rec.owned(rec.key)
+		m.writeError, rec.live = nil, rec.watches.Owned(rec.key)
 		return writeResult{answer: answer, err: err}
 	}
 	means := classify(err)

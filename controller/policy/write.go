@@ -24,7 +24,6 @@ import (
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/controller/apply"
-	"github.com/opgate/opgate/controller/policy/watches"
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/snapshot"
@@ -40,7 +39,7 @@ const (
 // write writes a template object once and waits until the watches show it. Version is the version that the object is
 // written in. Fields that the API server does not know are refused, not dropped.
 func (r *reconciler) write(
-	ctx context.Context, parent types.NamespacedName, verb string, kind watches.Kind, version string,
+	ctx context.Context, parent types.NamespacedName, verb string, kind *snapshot.Definition, version string,
 	object *unstructured.Unstructured,
 ) (*unstructured.Unstructured, error) {
 	resource := r.resource(kind, version, object.GetNamespace())
@@ -67,7 +66,7 @@ func (r *reconciler) write(
 		"namespace", object.GetNamespace(), "name", object.GetName())
 	ref := dependency.RefOf(written)
 	return written, r.watches.Changed().Wait(ctx, func() bool {
-		now := r.owned(parent)[ref]
+		now := r.watches.Owned(parent)[ref]
 		if verb == remove {
 			return now == nil || now.GetUID() != written.GetUID() || now.GetDeletionTimestamp() != nil
 		}
@@ -75,21 +74,12 @@ func (r *reconciler) write(
 	})
 }
 
-func (r *reconciler) resource(kind watches.Kind, version, namespace string) dynamic.ResourceInterface {
+func (r *reconciler) resource(kind *snapshot.Definition, version, namespace string) dynamic.ResourceInterface {
 	all := r.objects.Resource(schema.GroupVersionResource{Group: kind.Group, Version: version, Resource: kind.Plural})
 	if kind.Namespaced {
 		return all.Namespace(namespace)
 	}
 	return all
-}
-
-// owned returns the objects whose labels name a Policy as their source.
-func (r *reconciler) owned(parent types.NamespacedName) map[dependency.Ref]*unstructured.Unstructured {
-	owned := map[dependency.Ref]*unstructured.Unstructured{}
-	for _, u := range r.watches.Owned(parent) {
-		owned[dependency.RefOf(u)] = u
-	}
-	return owned
 }
 
 // setFinalizer adds or removes the finalizer, which delays the deletion of a Policy until its cluster-scoped objects
@@ -115,23 +105,23 @@ func (r *reconciler) setFinalizer(ctx context.Context, stored *storedPolicy, wan
 	return false, r.writer.Patched(ctx, snapshot.Policies, snapshot.InCluster(), object)
 }
 
-// kindFault returns why no object of a template's kind can be created, "" if it can. Kind is what the cluster serves,
-// ok reports whether it is served; forbidden is why the objects of the kind may not be watched.
-func kindFault(t *dependency.Template, kind watches.Kind, ok bool, o *Controller, forbidden error) string {
+// kindFault returns why no object of a template's kind can be created, "" if it can. Kind is nil if it is not served;
+// forbidden is why the objects of the kind may not be watched.
+func (c *Controller) kindFault(t *dependency.Template, kind *snapshot.Definition, forbidden error) string {
 	ref := t.Ref
 	switch {
-	case o.Grants.MissingKind(ref.Group, ref.Kind) != "":
-		return fmt.Sprintf("%s: %s", ref, o.Grants.MissingKind(ref.Group, ref.Kind))
-	case ref.Gatekeeper() && !o.Gatekeeper:
+	case c.Grants.MissingKind(ref.Group, ref.Kind) != "":
+		return fmt.Sprintf("%s: %s", ref, c.Grants.MissingKind(ref.Group, ref.Kind))
+	case ref.Gatekeeper() && !c.Gatekeeper:
 		return fmt.Sprintf("%s is of a kind of Gatekeeper's, which templates may not be here: start Opgate with --gatekeeper-templates (chart value ordering.gatekeeper)", ref)
-	case !ok && ref.Group == dependency.GatekeeperConstraintGroup:
+	case kind == nil && ref.Group == dependency.GatekeeperConstraintGroup:
 		return fmt.Sprintf("%s: kind %s is not served: the ConstraintTemplate that makes it is missing, or Gatekeeper has not processed it", ref, ref.Kind)
-	case !ok && ref.Gatekeeper():
+	case kind == nil && ref.Gatekeeper():
 		return fmt.Sprintf("%s: kind %s is not served: install Gatekeeper", ref, ref.Kind)
-	case !ok && ref.Group == "":
+	case kind == nil && ref.Group == "":
 		return fmt.Sprintf("%s: kind %s is not one that templates may be: put it into a ConfigurationPolicy", ref,
 			ref.Kind)
-	case !ok:
+	case kind == nil:
 		return fmt.Sprintf("%s: no CustomResourceDefinition serves kind %s of group %s: install it", ref, ref.Kind,
 			ref.Group)
 	case !slices.Contains(kind.Versions, t.Version):
@@ -185,7 +175,7 @@ func classify(err error) outcome {
 }
 
 // writeFault returns why the object of a template could not be written.
-func writeFault(verb string, ref dependency.Ref, kind watches.Kind, err error) string {
+func writeFault(verb string, ref dependency.Ref, kind *snapshot.Definition, err error) string {
 	text := fmt.Sprintf("%s could not be %sd: %s", ref, verb, sentence(err))
 	if apierrors.IsForbidden(err) && !byWebhook(err) && !byEnd(err) && !byQuota(err) {
 		return fmt.Sprintf("opgate may not %s %s.%s: grant it (chart value ordering.rules): %s", verb, kind.Plural,

@@ -10,46 +10,45 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/opgate/opgate/controller/policy/watches"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/snapshot"
 )
 
 func TestKindFault(t *testing.T) {
-	widget := watches.Kind{Group: "example.com", Kind: "Widget", Plural: "widgets", Versions: []string{"v2", "v1"},
+	widget := &snapshot.Definition{Group: "example.com", Kind: "Widget", Plural: "widgets", Versions: []string{"v2", "v1"},
 		Namespaced: true, Template: true}
-	unlabelled := widget
-	unlabelled.Template = false
+	unlabelled := &snapshot.Definition{Group: "example.com", Kind: "Widget", Plural: "widgets", Versions: []string{"v1"},
+		Namespaced: true}
 	of := func(group, version, kind string) *dependency.Template {
 		return &dependency.Template{Ref: dependency.Ref{Group: group, Kind: kind, Namespace: "shop", Name: "x"},
 			Version: version, Readable: true}
 	}
 	for name, tc := range map[string]struct {
 		template   *dependency.Template
-		kind       watches.Kind
-		ok         bool
+		kind       *snapshot.Definition
 		gatekeeper bool
 		forbidden  error
 		want       string
 	}{
-		"fine": {template: of("example.com", "v1", "Widget"), kind: widget, ok: true},
+		"fine": {template: of("example.com", "v1", "Widget"), kind: widget},
 		"not served": {template: of("example.com", "v1", "Widget"),
 			want: "no CustomResourceDefinition serves kind Widget of group example.com"},
-		"another version": {template: of("example.com", "v3", "Widget"), kind: widget, ok: true,
+		"another version": {template: of("example.com", "v3", "Widget"), kind: widget,
 			want: `is served as v2, v1, and not as "v3"`},
-		"not labelled": {template: of("example.com", "v1", "Widget"), kind: unlabelled, ok: true,
+		"not labelled": {template: of("example.com", "v1", "Widget"), kind: unlabelled,
 			want: "widgets.example.com has no label policy.open-cluster-management.io/policy-type=template"},
-		"not allowed": {template: of("example.com", "v1", "Widget"), kind: widget, ok: true,
+		"not allowed": {template: of("example.com", "v1", "Widget"), kind: widget,
 			forbidden: errors.New("no"), want: "opgate may not list and watch widgets.example.com"},
 		"of Kubernetes itself": {template: of("", "v1", "ConfigMap"),
 			want: "kind ConfigMap is not one that templates may be"},
 		"Gatekeeper, switched off": {template: of("templates.gatekeeper.sh", "v1", "ConstraintTemplate"), kind: widget,
-			ok: true, want: "--gatekeeper-templates"},
+			want: "--gatekeeper-templates"},
 		"Gatekeeper, missing": {template: of("templates.gatekeeper.sh", "v1", "ConstraintTemplate"),
 			gatekeeper: true, want: "install Gatekeeper"},
 		"Gatekeeper, no template": {template: of("constraints.gatekeeper.sh", "v1", "K8sLabels"), gatekeeper: true,
 			want: "the ConstraintTemplate that makes it is missing"},
 	} {
-		got := kindFault(tc.template, tc.kind, tc.ok, &Controller{Gatekeeper: tc.gatekeeper}, tc.forbidden)
+		got := (&Controller{Gatekeeper: tc.gatekeeper}).kindFault(tc.template, tc.kind, tc.forbidden)
 		if tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: %q does not say %q", name, got, tc.want)
 		}
@@ -93,7 +92,7 @@ func TestFailedWrites(t *testing.T) {
 		if got := classify(tc.err); got != tc.means {
 			t.Errorf("%s: means %d, want %d", name, got, tc.means)
 		}
-		got := writeFault(create, ref, watches.Kind{Group: "example.com", Plural: "widgets"}, tc.err)
+		got := writeFault(create, ref, &snapshot.Definition{Group: "example.com", Plural: "widgets"}, tc.err)
 		if !strings.Contains(got, tc.text) || strings.Contains(got, "\n") {
 			t.Errorf("%s: %q does not say %q in one line", name, got, tc.text)
 		}

@@ -85,9 +85,8 @@ func TestA2WatchBudget(t *testing.T) {
 		// mostMemory is for three times five Policies. Each five take 9 MiB, and what the process has resident varies
 		// by some more.
 		mostMemory = 3 * 15 * mebibyte
-		// mostWatches is what Opgate opens for one namespace, one for each of two others, and a second one while the
-		// first is replaced.
-		mostWatches    = 2*40 + 4
+		// mostWatches is what Opgate opens for one namespace, and one for each of two others.
+		mostWatches    = 40 + 2
 		mostGoroutines = 20 * mostWatches
 	)
 	const namespace = "greedy"
@@ -144,7 +143,7 @@ func TestA2WatchBudget(t *testing.T) {
 			template: made,
 			on:       csv,
 			count:    960,
-			watches:  func(open float64) bool { return open <= before.watches+2 },
+			watches:  func(open float64) bool { return open <= before.watches+1 },
 			says:     "Dependencies were not satisfied",
 		},
 		{
@@ -152,7 +151,7 @@ func TestA2WatchBudget(t *testing.T) {
 			template: made,
 			on:       elsewhere,
 			count:    400,
-			watches:  func(open float64) bool { return open <= before.watches+2*40 },
+			watches:  func(open float64) bool { return open <= before.watches+40 },
 			says:     "too many objects are waited for",
 		},
 	} {

@@ -50,9 +50,10 @@ func watchOneName(t *testing.T, c *cluster.Cluster) {
 	w := watchAs(t, c, guest.config, watches.Options{})
 	guest.grant(t, "widgets", "shop", "always")
 	mine, others := watchedTarget("Widget", "shop", "always"), watchedTarget("Widget", "shop", "another")
-	w.Set(waiter, []watches.Target{mine, others})
+	w.Set(waiter, []watches.Target{mine})
 	w.untilSeen(t, waiter, mine, "", dependency.Compliant)
-	w.untilSeen(t, waiter, others, dependency.Forbidden, "")
+	w.Set(another, []watches.Target{mine, others})
+	w.untilSeen(t, another, others, dependency.Forbidden, "")
 }
 
 func watchListOnly(t *testing.T, c *cluster.Cluster) {

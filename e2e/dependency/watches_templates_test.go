@@ -22,7 +22,7 @@ func watchTemplates(t *testing.T, c *cluster.Cluster) {
 	w.untilSeen(t, another, made, dependency.NoKind, "")
 	w.put(t, definition)
 	w.put(t, watchedCRD("Broad", "Cluster", map[string]any{metakey.PolicyType: "template"}, "v1"))
-	w.until(t, another, "the kind is there", func() bool { _, ok := w.Kinds().Lookup(watchedGroup, "Made"); return ok })
+	w.until(t, another, "the kind is there", func() bool { return w.Lookup(watchedGroup, "Made") != nil })
 	if ready, forbidden := w.Template(watchedGroup, "Made"); ready || forbidden != nil ||
 		len(w.requests.of("mades")) > 0 {
 		t.Errorf("a kind that is none of templates is read: %v %v %v", ready, forbidden, w.requests.of("mades"))

@@ -44,7 +44,7 @@ func TestDependencyWatches(t *testing.T) {
 			"a version that is served later":                   watchVersionServedLater,
 			"one watch for an object that many wait for":       watchIsShared,
 			"what may not be read is read once it may":         watchForbidden,
-			"a right to one object is enough":                  watchOneName,
+			"a right to one object is enough for it alone":     watchOneName,
 			"a right to list and not to watch":                 watchListOnly,
 			"an object that goes, slowly and at once":          watchDeletion,
 			"objects of templates":                             watchTemplates,

@@ -3,13 +3,11 @@ package watches
 import (
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules/dependency"
@@ -18,7 +16,11 @@ import (
 
 // crd is a CustomResourceDefinition of a kind of example.com with versions, each as "<name>", "<name> served",
 // "<name> stored" or "<name> served stored".
-func crd(kind string, change func(map[string]any), versions ...string) *definition {
+func crd(kind string, change func(map[string]any), versions ...string) *snapshot.Definition {
+	return (&Options{}).definition(definitionObject(kind, change, versions...))
+}
+
+func definitionObject(kind string, change func(map[string]any), versions ...string) *snapshot.Object {
 	object := map[string]any{
 		"metadata": map[string]any{"name": "widgets.example.com", "uid": "1", "resourceVersion": "7"},
 		"spec": map[string]any{"group": "example.com", "scope": "Namespaced",
@@ -37,7 +39,7 @@ func crd(kind string, change func(map[string]any), versions ...string) *definiti
 		panic(err)
 	}
 	var reader snapshot.Reader
-	return definitionOf(reader.Read(snapshot.CustomResourceDefinitions, raw))
+	return reader.Read(snapshot.CustomResourceDefinitions, raw)
 }
 
 func versionList(versions []string) []any {
@@ -72,14 +74,14 @@ func TestKindsReplace(t *testing.T) {
 		renamed      = crd("Gadget", nil, "v1 served stored")
 		anotherOfOne = crd("Widget", set("others.example.com", "metadata", "name"), "v1 served stored")
 	)
-	anotherOfOne.uid = "9"
+	anotherOfOne.Metadata.UID = "9"
 	type event struct {
-		old, now *definition
+		old, now *snapshot.Definition
 		changed  []schema.GroupKind
 	}
 	tests := map[string]struct {
 		events []event
-		want   *definition // of Widget
+		want   *snapshot.Definition // of Widget
 	}{
 		"comes and goes": {[]event{{nil, one, []schema.GroupKind{widget}}, {one, nil, []schema.GroupKind{widget}}},
 			nil},
@@ -99,26 +101,22 @@ func TestKindsReplace(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			k := NewKinds(Options{})
+			k := kinds{}
 			for i, e := range test.events {
 				if changed := k.replace(e.old, e.now); !slices.Equal(changed, e.changed) {
 					t.Errorf("event %d changed %v, want %v", i, changed, e.changed)
 				}
 			}
-			if got, _ := k.definition(widget); got != test.want {
+			if got := k[widget]; got != test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
-			}
-			if got, ok := k.Lookup("example.com", "Widget"); ok != (test.want != nil) || ok &&
-				!reflect.DeepEqual(got, test.want.Kind) {
-				t.Errorf("Lookup gives %+v, %v", got, ok)
 			}
 		})
 	}
 }
 
 func TestTemplates(t *testing.T) {
-	of := func(group, kind string, label string) *definition {
-		return crd(kind, func(o map[string]any) {
+	of := func(group, kind string, label string) *snapshot.Object {
+		return definitionObject(kind, func(o map[string]any) {
 			set(group, "spec", "group")(o)
 			set(kind+"."+group, "metadata", "name")(o)
 			if label != "" {
@@ -130,17 +128,17 @@ func TestTemplates(t *testing.T) {
 		false: {"Config", "Cert"},
 		true:  {"K8sRequired", "Config", "Cert", "ConstraintTemplate"},
 	} {
-		k := NewKinds(Options{Gatekeeper: gatekeeper})
-		for _, d := range []*definition{of("a.example.com", "Plain", ""), of("z.example.com", "Cert", "template"),
-			of("example.com", "Config", "template"),
+		w := New(Options{Gatekeeper: gatekeeper})
+		for _, d := range []*snapshot.Object{of("a.example.com", "Plain", ""),
+			of("z.example.com", "Cert", "template"), of("example.com", "Config", "template"),
 			of("templates.gatekeeper.sh", "ConstraintTemplate", ""),
 			of("constraints.gatekeeper.sh", "K8sRequired", "template")} {
-			k.replace(nil, d)
+			w.Define(nil, d)
 		}
 		var got []string
-		for _, kind := range k.Templates() {
+		for _, kind := range w.Templates() {
 			got = append(got, kind.Kind)
-			if looked, _ := k.Lookup(kind.Group, kind.Kind); !looked.Template {
+			if !w.Lookup(kind.Group, kind.Kind).Template {
 				t.Errorf("%s is listed as a kind of templates, and is none alone", kind.Kind)
 			}
 		}
@@ -156,11 +154,11 @@ func TestSubject(t *testing.T) {
 	widget := func(version, namespace string) watchKey {
 		return watchKey{resource: schema.GroupVersionResource{Group: "example.com", Version: version,
 			Resource: "widgets"}, namespaced: true,
-			namespace: namespace, definition: types.UID("1")}
+			namespace: namespace, definition: "1"}
 	}
 	bound := watchKey{resource: widget("v1", "").resource, definition: "1"}
 	tests := map[string]struct {
-		definition *definition
+		definition *snapshot.Definition
 		want       watchKey
 		right      string
 	}{
@@ -173,14 +171,13 @@ func TestSubject(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := test.definition.watchKey("shop")
+			got := keyOf(test.definition, "shop")
 			if got != test.want || got.right() != test.right {
 				t.Errorf("got %+v (%s), want %+v (%s)", got, got.right(), test.want, test.right)
 			}
 		})
 	}
-	if got := crd("Widget", nil, "v1 served stored").watchKey(
-		"").right(); got != "list and watch widgets.example.com in all namespaces" {
+	if got := keyOf(crd("Widget", nil, "v1 served stored"), "").right(); got != "list and watch widgets.example.com in all namespaces" {
 		t.Errorf("got %q", got)
 	}
 }

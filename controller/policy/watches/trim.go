@@ -2,9 +2,9 @@ package watches
 
 import (
 	"maps"
-	"reflect"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -42,17 +42,9 @@ func same(a, b *unstructured.Unstructured) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return reflect.DeepEqual(unversioned(a), unversioned(b))
-}
-
-func unversioned(u *unstructured.Unstructured) map[string]any {
-	object := maps.Clone(u.Object)
-	if metadata, ok := object["metadata"].(map[string]any); ok {
-		metadata = maps.Clone(metadata)
-		delete(metadata, "resourceVersion")
-		object["metadata"] = metadata
-	}
-	return object
+	b = b.DeepCopy()
+	b.SetResourceVersion(a.GetResourceVersion())
+	return equality.Semantic.DeepEqual(a, b)
 }
 
 // maxKept limits, in bytes, each text that is stored of a dependency: its object may be a tenant's.

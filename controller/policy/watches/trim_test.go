@@ -149,7 +149,7 @@ func TestParentOf(t *testing.T) {
 			if ok != (test.want != types.NamespacedName{}) || ok && got != test.want {
 				t.Errorf("got %v, %v; want %v", got, ok, test.want)
 			}
-			if index, err := indexParent(u); err != nil || ok != (len(index) == 1) {
+			if index, err := indexers[byParent](u); err != nil || ok != (len(index) == 1) {
 				t.Errorf("indexed by %v, %v", index, err)
 			}
 		})

@@ -3,6 +3,7 @@ package watches
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,14 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/signal"
+	"github.com/opgate/opgate/snapshot"
 )
 
 const (
@@ -32,23 +32,37 @@ const (
 	pageSize = 20
 )
 
-// watchKey identifies what one watch covers: the objects of a kind in a namespace that are dependencies, or one of them, or all
-// template objects of the kind. Keys that differ in any field need separate watches.
+// watchKey identifies what one watch covers: the objects of a kind in a namespace, or in all. Keys that differ in any
+// field need separate watches.
 type watchKey struct {
 	resource   schema.GroupVersionResource
 	namespaced bool
 	namespace  string
 	// definition is the UID of the definition: one that was deleted and recreated is another.
-	definition types.UID
+	definition string
+}
+
+// keyOf returns what to watch for objects of a kind in a namespace, or without one, in all. It uses the storage version,
+// so that reads need no conversion webhook, which may not answer.
+func keyOf(d *snapshot.Definition, namespace string) watchKey {
+	version := d.Storage
+	if version == "" || !serves(d, version) {
+		version = d.Versions[0]
+	}
+	if !d.Namespaced {
+		namespace = ""
+	}
+	return watchKey{resource: schema.GroupVersionResource{Group: d.Group, Version: version, Resource: d.Plural},
+		namespaced: d.Namespaced, namespace: namespace, definition: d.Metadata.UID}
 }
 
 // right returns the permission that the watch requires.
-func (s watchKey) right() string {
-	right := "list and watch " + s.resource.GroupResource().String()
+func (k watchKey) right() string {
+	right := "list and watch " + k.resource.GroupResource().String()
 	switch {
-	case s.namespace != "":
-		right += " in namespace " + s.namespace
-	case s.namespaced:
+	case k.namespace != "":
+		right += " in namespace " + k.namespace
+	case k.namespaced:
 		right += " in all namespaces"
 	}
 	return right
@@ -58,66 +72,56 @@ func (s watchKey) right() string {
 // started after a backoff.
 type watch struct {
 	watchKey
-	// names are those of the objects that are stored; nil stores all that are made of templates. They do not change:
-	// more names need another watch.
-	names   map[string]struct{}
-	client  dynamic.Interface
-	backoff time.Duration
-	log     logr.Logger
-	// onChange is called when the initial list is complete or forbidden, unlike before; changed for each later change
-	// of a stored object. An added object has no old state, a deleted one no new state. Neither may block.
+	*Watches
+	log logr.Logger
+	// names are those of the objects that are stored; nil stores all that are made of templates. owners are those that
+	// need the watch. Watches.mu guards both.
+	names  map[string]struct{}
+	owners owners
+	// onChange is called when the initial list is complete or forbidden, unlike before; onObject for each later
+	// change of a stored object. An added object has no old state, a deleted one no new state. Neither may block.
 	onChange func(before *watchState)
-	changed  func(old, now *unstructured.Unstructured)
-	// read is called for everything that was read.
-	read func()
+	onObject func(old, now *unstructured.Unstructured)
 
 	// stop stops it.
 	stop context.CancelFunc
-	// again holds one token: retry at once.
+	// again holds one token: read again at once, since there are more names or a right may have been granted.
 	again chan struct{}
-	// known is nil until the first list is complete or forbidden.
 	known atomic.Pointer[watchState]
 }
 
 // watchState is the state of what a watch covers: its objects, which an informer updates, or why it may not be read.
 type watchState struct {
 	objects cache.Indexer
-	denied  error
+	// names are those of the watch when the objects were listed.
+	names  map[string]struct{}
+	denied error
 }
 
-func (w *Watches) newWatch(s watchKey, names map[string]struct{}) *watch {
-	return &watch{watchKey: s, names: names, client: w.Client, backoff: w.Backoff, read: w.changed.Notify,
-		log: w.Log.WithValues("resource", s.resource.GroupResource().String(), "namespace", s.namespace,
-			"objects", len(names)),
-		again: make(chan struct{}, 1)}
+// unread is the state until the first list is complete or forbidden.
+var unread = &watchState{objects: cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers)}
+
+func (w *Watches) newWatch(key watchKey, names map[string]struct{}) *watch {
+	f := &watch{watchKey: key, Watches: w, names: names, owners: owners{}, again: make(chan struct{}, 1),
+		log: w.Log.WithValues("resource", key.resource.GroupResource().String(), "namespace", key.namespace)}
+	f.known.Store(unread)
+	return f
 }
 
-// covers reports whether an object is among those that are stored.
-func (f *watch) covers(name string) bool {
-	if f == nil {
-		return false
+// read returns the names of the objects to read.
+func (f *watch) read() map[string]struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	select {
+	case <-f.again:
+	default:
 	}
-	_, ok := f.names[name]
-	return ok
-}
-
-// trim returns the part of an object that is stored, nil if it is not selected.
-func (f *watch) trim(u *unstructured.Unstructured) *unstructured.Unstructured {
-	switch {
-	case f.names == nil:
-		return trim(u)
-	case f.covers(u.GetName()):
-		return trimDependency(u)
-	}
-	return nil
+	return maps.Clone(f.names)
 }
 
 // retry retries a forbidden watch at once.
 func (f *watch) retry() {
-	if f == nil {
-		return
-	}
-	if known := f.known.Load(); known != nil && known.denied != nil {
+	if f.known.Load().denied != nil {
 		signal.Put(f.again)
 	}
 }
@@ -125,16 +129,19 @@ func (f *watch) retry() {
 // run watches until the context ends.
 func (f *watch) run(ctx context.Context) {
 	defer f.stop()
-	pause := f.backoff
+	pause := f.Backoff
 	for {
-		err := f.follow(ctx)
+		err := f.follow(ctx, f.read())
 		if ctx.Err() != nil {
 			return
 		}
-		if before := f.known.Load(); before == nil || before.denied == nil {
-			pause = f.backoff
+		if err == nil {
+			continue
+		}
+		if f.known.Load().denied == nil {
+			pause = f.Backoff
 			f.log.Info("watch forbidden, retrying with backoff", "error", err.Error())
-			f.setState(&watchState{denied: fmt.Errorf("the right to %s is missing", f.right())})
+			f.setState(&watchState{objects: unread.objects, denied: fmt.Errorf("the right to %s is missing", f.right())})
 		}
 		timer := time.NewTimer(wait.Jitter(pause, 0.1))
 		select {
@@ -142,28 +149,27 @@ func (f *watch) run(ctx context.Context) {
 		case <-timer.C:
 			pause = min(2*pause, longestPause)
 		case <-f.again:
-			pause = f.backoff // a right that was just granted takes a moment to be in force
+			pause = f.Backoff // a right that was just granted takes a moment to be in force
 		}
 		timer.Stop()
 	}
 }
 
-// follow runs an informer until the context ends or the watch is forbidden. The informer retries all other errors.
-func (f *watch) follow(ctx context.Context) error {
+// follow runs an informer until the context ends, the watch is forbidden or, with nil, there is more to read: the known
+// state stays available meanwhile. The informer retries all other errors.
+func (f *watch) follow(ctx context.Context, names map[string]struct{}) error {
+	var running sync.WaitGroup
+	defer running.Wait()
 	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
+	defer end(nil) // before the wait
 	opened := make(chan struct{})
-	indexers := cache.Indexers{}
-	if f.names == nil {
-		indexers[byParent] = indexParent
-	}
-	informer := cache.NewSharedIndexInformer(f.listWatch(sync.OnceFunc(func() { close(opened) })),
+	informer := cache.NewSharedIndexInformer(f.listWatch(names, sync.OnceFunc(func() { close(opened) })),
 		&unstructured.Unstructured{}, 0, indexers)
-	current := &watchState{objects: informer.GetIndexer()}
+	current := &watchState{objects: informer.GetIndexer(), names: names}
 	changed := func(old, now *unstructured.Unstructured) {
-		f.read()
+		f.changed.Notify()
 		if f.known.Load() == current && !same(old, now) { // before, setState reports it
-			f.changed(old, now)
+			f.onObject(old, now)
 		}
 	}
 	handled, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -187,7 +193,7 @@ func (f *watch) follow(ctx context.Context) error {
 			return
 		}
 		level := 1
-		if f.known.Load() == nil { // a Policy waits for it
+		if f.known.Load() == unread { // a Policy waits for it
 			level = 0
 		}
 		f.log.V(level).Info("watch interrupted, retrying", "error", err.Error())
@@ -195,8 +201,6 @@ func (f *watch) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var running sync.WaitGroup
-	defer running.Wait()
 	running.Go(func() { informer.RunWithContext(ctx) })
 	// A list is not enough: with list but without watch permission the state would be outdated, again and again.
 	for _, happened := range []<-chan struct{}{opened, handled.HasSyncedChecker().Done()} {
@@ -207,43 +211,52 @@ func (f *watch) follow(ctx context.Context) error {
 		}
 	}
 	f.setState(current)
-	<-ctx.Done()
-	return context.Cause(ctx)
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-f.again:
+		return nil
+	}
 }
 
 // setState sets the state.
 func (f *watch) setState(now *watchState) {
 	before := f.known.Swap(now)
-	if before != nil && before.denied != nil {
+	if before.denied != nil {
 		f.log.Info("watch is allowed")
 	}
 	f.onChange(before)
-	f.read()
+	f.changed.Notify()
 }
 
-// listWatch lists and watches the selected objects, trimmed one by one; the informer sees no others. A single object is
-// selected by its name, so that nothing else of its kind is read, and permission for that object is enough. Opened is
-// called for each watch that is established.
-func (f *watch) listWatch(opened func()) cache.ListerWatcher {
-	var resource dynamic.ResourceInterface = f.client.Resource(f.resource)
-	if f.namespace != "" {
-		resource = f.client.Resource(f.resource).Namespace(f.namespace)
+// listWatch lists and watches the objects, trimmed one by one; the informer sees no others. A single object is selected by
+// its name, so that nothing else of its kind is read, and permission for that object is enough. Opened is called for each
+// watch that is established.
+func (f *watch) listWatch(names map[string]struct{}, opened func()) cache.ListerWatcher {
+	resource := f.Client.Resource(f.resource).Namespace(f.namespace)
+	var selected metav1.ListOptions
+	if names == nil {
+		selected.LabelSelector = metakey.Policy
 	}
-	selected := func(o *metav1.ListOptions) {
-		if f.names == nil {
-			o.LabelSelector = metakey.Policy
+	for name := range names {
+		if len(names) == 1 {
+			selected.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 		}
-		for name := range f.names {
-			if len(f.names) == 1 {
-				o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-			}
+	}
+	stored := func(u *unstructured.Unstructured) *unstructured.Unstructured {
+		if names == nil {
+			return trim(u)
 		}
+		if _, ok := names[u.GetName()]; ok {
+			return trimDependency(u)
+		}
+		return nil
 	}
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			selected(&o)
 			// With a resourceVersion the API server would answer from its cache, without pages.
 			o.ResourceVersion, o.ResourceVersionMatch, o.Limit = "", "", pageSize
+			o.LabelSelector, o.FieldSelector = selected.LabelSelector, selected.FieldSelector
 			all := &unstructured.UnstructuredList{}
 			for {
 				page, err := resource.List(ctx, o)
@@ -251,7 +264,7 @@ func (f *watch) listWatch(opened func()) cache.ListerWatcher {
 					return nil, err
 				}
 				for i := range page.Items {
-					if kept := f.trim(&page.Items[i]); kept != nil {
+					if kept := stored(&page.Items[i]); kept != nil {
 						all.Items = append(all.Items, *kept)
 					}
 				}
@@ -262,7 +275,7 @@ func (f *watch) listWatch(opened func()) cache.ListerWatcher {
 			}
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			selected(&o)
+			o.LabelSelector, o.FieldSelector = selected.LabelSelector, selected.FieldSelector
 			events, err := resource.Watch(ctx, o)
 			if err != nil {
 				return nil, err
@@ -273,10 +286,10 @@ func (f *watch) listWatch(opened func()) cache.ListerWatcher {
 				if !ok || e.Type == apiwatch.Bookmark {
 					return e, true
 				}
-				kept := f.trim(u)
+				kept := stored(u)
 				e.Object = kept
 				return e, kept != nil
 			}), nil
 		},
-	}, f.client)
+	}, f.Client)
 }

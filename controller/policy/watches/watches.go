@@ -1,14 +1,15 @@
 // Package watches watches the objects that Policies depend on, and those that are made of their templates.
 //
-// All dependencies of a kind in a namespace share one watch, however many Policies depend on them. Other objects that
-// it returns are not stored; a single object is selected by its name, so that nothing else of its kind is read. Package
-// rules/dependency (Budget) limits the number of watches. Objects made of templates are covered by one watch per kind,
-// selected by their label. Kinds come from the CustomResourceDefinitions in the snapshot, so that a kind that is added,
-// changed or deleted is noticed as well. No watch depends on another: a kind that is missing or forbidden reports so
-// and blocks no other kind. Only forbidden watches are retried, with exponential backoff.
+// All dependencies of a kind in a namespace share one informer, however many Policies depend on them. Other objects that
+// it reads are not stored. It is stopped when nothing depends on the kind there any more; one with more names replaces it
+// once it has read them. Package rules/dependency (Budget) limits the number of informers. Objects made of templates are covered by one informer per kind, selected by their label. Kinds
+// come from the CustomResourceDefinitions in the snapshot, so that a kind that is added, changed or deleted is noticed as
+// well. No watch depends on another: a kind that is missing or forbidden reports so and blocks no other kind. Only
+// forbidden watches are retried, with exponential backoff.
 package watches
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -44,18 +45,18 @@ type Options struct {
 // Watches watches objects. It is safe for concurrent use; nothing is read before Start.
 type Watches struct {
 	Options
-	kinds *Kinds
 	// changed is notified of everything that is read of template objects.
 	changed signal.Signal
 
 	mu sync.Mutex
 	// run runs a watch until it is stopped; nil while the Watches do not run.
-	run     func(*watch)
-	targets map[Target]*target
-	// owners has the targets of each owner.
-	owners map[types.NamespacedName]map[Target]*target
-	// groups are the dependencies by kind and namespace, templates the template objects by kind.
-	groups    map[watchKey]*group
+	run   func(*watch)
+	kinds kinds
+	// owners has the targets of each owner, dependents the owners that depend on an object.
+	owners     map[types.NamespacedName][]Target
+	dependents map[dependency.Ref]owners
+	// watches are those on dependencies, templates those on objects of templates.
+	watches   map[watchKey]*watch
 	templates map[schema.GroupKind]*watch
 }
 
@@ -71,14 +72,6 @@ type Target struct {
 }
 
 func (t *Target) kind() schema.GroupKind { return schema.GroupKind{Group: t.Group, Kind: t.Kind} }
-
-// target is a Target that at least one owner has set.
-type target struct {
-	Target
-	owners owners
-	// group is the group whose watch covers it, nil for none.
-	group *group
-}
 
 // owners is a set of owners to notify.
 type owners map[types.NamespacedName]struct{}
@@ -97,9 +90,9 @@ func New(o Options) *Watches {
 	if o.Backoff == 0 {
 		o.Backoff = 30 * time.Second
 	}
-	return &Watches{Options: o, kinds: NewKinds(o), targets: map[Target]*target{},
-		owners: map[types.NamespacedName]map[Target]*target{},
-		groups: map[watchKey]*group{}, templates: map[schema.GroupKind]*watch{}}
+	return &Watches{Options: o, kinds: kinds{}, owners: map[types.NamespacedName][]Target{},
+		dependents: map[dependency.Ref]owners{}, watches: map[watchKey]*watch{},
+		templates: map[schema.GroupKind]*watch{}}
 }
 
 // Start watches the targets until the context ends, and returns when all watches have stopped. It may be called once.
@@ -112,7 +105,10 @@ func (w *Watches) Start(ctx context.Context) error {
 		running.Go(func() { f.run(own) })
 	})
 	defer w.setRun(nil) // before the wait, so that no watch is added to the group that is waited for
-	for _, kind := range w.kinds.groupKinds() {
+	w.mu.Lock()
+	served := slices.Collect(maps.Keys(w.kinds))
+	w.mu.Unlock()
+	for _, kind := range served {
 		w.settle(kind)
 	}
 	<-ctx.Done()
@@ -128,21 +124,11 @@ func (w *Watches) setRun(run func(*watch)) {
 // Changed is notified of everything that is read of template objects, for those that wait for their own writes.
 func (w *Watches) Changed() *signal.Signal { return &w.changed }
 
-// Kinds returns the kinds of the cluster.
-func (w *Watches) Kinds() *Kinds { return w.kinds }
-
 // Open returns the number of watches on dependencies.
-func (w *Watches) Open() (open int) {
+func (w *Watches) Open() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, g := range w.groups {
-		for _, f := range g.watches() {
-			if f != nil {
-				open++
-			}
-		}
-	}
-	return open
+	return len(w.watches)
 }
 
 // Set sets the targets of an owner, in place of its previous ones; an empty list removes the owner. Policies and
@@ -150,47 +136,68 @@ func (w *Watches) Open() (open int) {
 func (w *Watches) Set(owner types.NamespacedName, targets []Target) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := make(map[Target]*target, len(targets))
-	for _, wanted := range targets { // added before others are removed: watches that both need continue
-		t := w.targets[wanted]
-		if t == nil {
-			t = &target{Target: wanted, owners: owners{}}
-			w.targets[wanted] = t
-			w.open(t)
-		}
-		t.owners[owner] = struct{}{}
-		now[wanted] = t
+	before := w.owners[owner]
+	if w.owners[owner] = targets; len(targets) == 0 {
+		delete(w.owners, owner)
 	}
-	for wanted, t := range w.owners[owner] {
-		if now[wanted] != nil {
+	for _, t := range before {
+		if delete(w.dependents[t.Ref], owner); len(w.dependents[t.Ref]) == 0 {
+			delete(w.dependents, t.Ref)
+		}
+	}
+	for _, t := range targets {
+		if t.Template {
 			continue
 		}
-		if delete(t.owners, owner); len(t.owners) == 0 {
-			w.close(t)
-			delete(w.targets, wanted)
+		if w.dependents[t.Ref] == nil {
+			w.dependents[t.Ref] = owners{}
 		}
+		w.dependents[t.Ref][owner] = struct{}{}
 	}
-	if w.owners[owner] = now; len(now) == 0 {
-		delete(w.owners, owner)
+	w.follow(owner)
+}
+
+// follow opens the watches that the targets of an owner need according to the present definitions, and stops those that
+// no owner needs any more. What is not served, or cannot exist, is not watched.
+func (w *Watches) follow(owner types.NamespacedName) {
+	needed := map[*watch]bool{}
+	for _, t := range w.owners[owner] {
+		d := w.kinds[t.kind()]
+		if d == nil || t.Template || t.IsPolicy() || t.IsSet() || !serves(d, t.Version) || !possible(d, t.Ref) ||
+			w.run == nil {
+			continue
+		}
+		key := keyOf(d, t.Namespace)
+		f := w.watches[key]
+		if f == nil {
+			f = w.newWatch(key, map[string]struct{}{})
+			f.onChange = func(*watchState) { w.notifyAll(f) }
+			f.onObject = func(old, now *unstructured.Unstructured) { w.notifyDependents(f, cmp.Or(now, old)) }
+			w.watches[key] = f
+			w.run(f)
+		}
+		if _, ok := f.names[t.Name]; !ok {
+			f.names[t.Name] = struct{}{}
+			signal.Put(f.again)
+		}
+		f.owners[owner], needed[f] = struct{}{}, true
+	}
+	for key, f := range w.watches {
+		if _, ok := f.owners[owner]; !ok || needed[f] {
+			continue
+		}
+		if delete(f.owners, owner); len(f.owners) == 0 {
+			f.stop()
+			delete(w.watches, key)
+		}
 	}
 }
 
 // Dependents returns the owners that depend on an object in any version, without those that have it as a template.
 func (w *Watches) Dependents(ref dependency.Ref) []types.NamespacedName {
-	return slices.Collect(maps.Keys(w.ownersOf(func(t *target) bool { return t.Ref == ref && !t.Template })))
-}
-
-// ownersOf returns the owners of some targets.
-func (w *Watches) ownersOf(some func(*target) bool) owners {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	all := owners{}
-	for _, t := range w.targets {
-		if some(t) {
-			maps.Copy(all, t.owners)
-		}
-	}
-	return all
+	return slices.Collect(maps.Keys(w.dependents[ref]))
 }
 
 func (w *Watches) notify(notified owners) {
@@ -199,42 +206,112 @@ func (w *Watches) notify(notified owners) {
 	}
 }
 
+// notifyAll notifies the owners of a watch.
+func (w *Watches) notifyAll(f *watch) {
+	w.mu.Lock()
+	notified := maps.Clone(f.owners)
+	w.mu.Unlock()
+	w.notify(notified)
+}
+
+// notifyDependents notifies the owners that depend on an object of a watch.
+func (w *Watches) notifyDependents(f *watch, object *unstructured.Unstructured) {
+	w.mu.Lock()
+	notified, changed := owners{}, dependency.RefOf(object)
+	for ref, dependents := range w.dependents {
+		if !f.namespaced {
+			ref.Namespace = "" // which its owners may name nevertheless
+		}
+		if ref == changed {
+			maps.Copy(notified, dependents)
+		}
+	}
+	w.mu.Unlock()
+	w.notify(notified)
+}
+
 // Define applies a CustomResourceDefinition that was added (old is nil), changed or deleted (now is nil). A kind that
 // is not defined counts as not served. What was forbidden is tried again at once.
 func (w *Watches) Define(old, now *snapshot.Object) {
-	for _, kind := range w.kinds.replace(definitionOf(old), definitionOf(now)) {
+	d := w.definition(now)
+	w.mu.Lock()
+	changed := w.kinds.replace(w.definition(old), d)
+	w.mu.Unlock()
+	for _, kind := range changed {
 		w.settle(kind)
 	}
-	d := definitionOf(now)
 	if old == nil || d == nil {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for s, g := range w.groups {
-		if s.resource.GroupResource() == (schema.GroupResource{Group: d.Group, Resource: d.Plural}) {
-			g.current.retry() // nil does nothing
-			g.next.retry()
+	for key, f := range w.watches {
+		if key.definition == d.Metadata.UID {
+			f.retry()
 		}
 	}
-	w.templates[d.GroupKind()].retry()
+	if f := w.templates[d.GroupKind()]; f != nil {
+		f.retry()
+	}
 }
 
-// settle opens and closes the watches of a kind as needed, and notifies the owners that depend on an object of that
-// kind or have a template of it.
+// settle opens and stops the watches of a kind as needed, and notifies the owners that depend on an object of that kind
+// or have a template of it.
 func (w *Watches) settle(kind schema.GroupKind) {
 	w.mu.Lock()
-	for _, t := range w.targets {
-		if t.kind() == kind {
-			w.open(t)
-		}
+	notified := w.ownersOf(kind, false)
+	for owner := range notified {
+		w.follow(owner)
 	}
-	before := w.templates[kind]
-	w.openTemplates(kind)
-	w.mu.Unlock()
-	notified := w.ownersOf(func(t *target) bool { return t.kind() == kind })
-	if before != nil {
+	if before := w.templates[kind]; before != nil {
 		notified.addParents(before.known.Load().all()...)
 	}
+	w.followTemplates(kind)
+	w.mu.Unlock()
 	w.notify(notified)
+}
+
+// ownersOf returns the owners that have a target of a kind, or only those with a template of it.
+func (w *Watches) ownersOf(kind schema.GroupKind, templates bool) owners {
+	all := owners{}
+	for owner, targets := range w.owners {
+		if slices.ContainsFunc(targets, func(t Target) bool { return t.kind() == kind && (t.Template || !templates) }) {
+			all[owner] = struct{}{}
+		}
+	}
+	return all
+}
+
+// followTemplates watches the template objects of a kind if any may exist.
+func (w *Watches) followTemplates(kind schema.GroupKind) {
+	d := w.kinds[kind]
+	if d != nil && !d.Template {
+		d = nil
+	}
+	if f := w.templates[kind]; f != nil {
+		if d != nil && f.watchKey == keyOf(d, "") {
+			return
+		}
+		f.stop()
+		delete(w.templates, kind)
+	}
+	if d == nil || w.run == nil {
+		return
+	}
+	f := w.newWatch(keyOf(d, ""), nil)
+	f.onObject = func(old, now *unstructured.Unstructured) {
+		notified := owners{}
+		notified.addParents(old, now)
+		w.notify(notified)
+	}
+	f.onChange = func(before *watchState) {
+		w.mu.Lock()
+		notified := w.ownersOf(kind, true)
+		w.mu.Unlock()
+		notified.addParents(before.all()...)
+		notified.addParents(f.known.Load().all()...)
+		w.notify(notified)
+	}
+	w.templates[kind] = f
+	w.run(f)
 }
