@@ -136,12 +136,12 @@ func (k *Controller) apply(ctx context.Context, r *registration, bundle []byte) 
 	wanted := live.DeepCopy()
 	changed, restored := r.setFields(wanted)
 	k.observe(r, live, len(changed) == 0)
-	waits := len(changed) > 0 && !k.answers(r)
-	if waits && !r.waiting {
+	pending := len(changed) > 0 && !k.answers(r)
+	if pending && !r.waiting {
 		k.options.Log.Info("webhooks without effect until a replica is ready", "kind", r.kind.Kind, "name", r.name,
 			"fields", len(changed))
 	}
-	if r.waiting = waits; waits {
+	if r.waiting = pending; pending {
 		wanted, changed, restored = live.DeepCopy(), nil, nil
 	}
 	// Where the annotation makes cert-manager write caBundles, it adds its CA to the existing ones, so that CAs overlap

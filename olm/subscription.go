@@ -117,8 +117,8 @@ type Catalog struct {
 const RelatedImagePrefix = "RELATED_IMAGE_"
 
 // SubscriptionConfig is spec.config of a Subscription: what OLM changes in all containers and pods of the operator's
-// Deployments. It is decoded as it is written, and read where something depends on what it says. Two are comparable with
-// == in either form: what is written alike has the same effect.
+// Deployments. It is kept as it is written, and decoded where something depends on it. Two are comparable with ==
+// in either form: what is written alike has the same effect.
 type SubscriptionConfig struct {
 	// Written is its JSON, if it has not been read.
 	Written string

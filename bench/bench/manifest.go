@@ -67,7 +67,7 @@ func steps(ctx context.Context, size, csv string) ([]any, error) {
 				return nil, fmt.Errorf("%s: %w", file, err)
 			}
 			if size == escaped {
-				shorten(object.Object)
+				cutDescriptions(object.Object)
 			}
 			step, err := stepOf(object, csv, size == escaped)
 			if err != nil {
@@ -88,19 +88,19 @@ func read(file string) (*unstructured.Unstructured, error) {
 	return object, yaml.Unmarshal(data, &object.Object)
 }
 
-// shorten cuts the descriptions in a definition.
-func shorten(value any) {
+// cutDescriptions cuts the descriptions in a definition.
+func cutDescriptions(value any) {
 	switch v := value.(type) {
 	case map[string]any:
 		for name, member := range v {
 			if text, ok := member.(string); ok && name == "description" {
 				v[name] = text[:min(len(text), descriptionBytes)]
 			}
-			shorten(member)
+			cutDescriptions(member)
 		}
 	case []any:
 		for _, member := range v {
-			shorten(member)
+			cutDescriptions(member)
 		}
 	}
 }
