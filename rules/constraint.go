@@ -306,7 +306,7 @@ func (in *ConstraintInput) judgeExceptions(v *verdict.Verdict) operatorpolicy.Ex
 	v.AddFaults(RuleConstraintField, errs)
 	all.Judge(v, RuleConstraintExceptionEnded, in.Now, in.Review)
 	for i, e := range in.Constraint.Spec.Exceptions {
-		if path := fmt.Sprintf("spec.exceptions[%d]", i); e.Package == "" {
+		if path := fmt.Sprintf("spec.exceptions[%d]", i); e.Package == "" && len(errs) == 0 {
 			v.Add(RuleConstraintIneffective, verdict.Finding{Field: path + ".package",
 				What:     path + " names no package, so that it counts for a ClusterServiceVersion of this name in any package",
 				Accepted: "name the package that it is for"})
