@@ -169,10 +169,7 @@ func TestI1AuthorsOfLookups(t *testing.T) {
 // G20).
 func TestI1LookupsOfCallers(t *testing.T) {
 	authorizer := &rights{allowed: map[string]bool{"get configmaps./pins/etcd": true}}
-	gate, err := New(optionsOf(Options{Store: storeOf(t), Authorizer: authorizer}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	gate := New(optionsOf(Options{Store: storeOf(t), Authorizer: authorizer}))
 	got := send(t, gate, "tenant", false, nil, lookingUp(t, `{{ fromConfigMap "pins" "etcd" "v" }}`))
 	if got.allowed || !strings.Contains(got.message, "(operatorpolicy/lookup)") || len(authorizer.asked) > 0 {
 		t.Errorf("allowed is %v, asked %v: %s", got.allowed, authorizer.asked, got.message)

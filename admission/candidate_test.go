@@ -40,10 +40,7 @@ func TestCandidates(t *testing.T) {
 			if !c.elsewhere {
 				o.Authenticated = byAPIServer
 			}
-			gate, err := New(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			gate := New(o)
 			plan := ofSubscription
 			if c.byHand {
 				plan = s.Write

@@ -40,10 +40,7 @@ func TestIdentity(t *testing.T) {
 // refused.
 func TestDeletionUnbacked(t *testing.T) {
 	const why = "--backstop is off here"
-	gate, err := New(optionsOf(Options{Store: storeOf(t), Authenticated: byAPIServer, Unbacked: why}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	gate := New(optionsOf(Options{Store: storeOf(t), Authenticated: byAPIServer, Unbacked: why}))
 	for _, text := range []string{`{"apiVersion":"operators.coreos.com/v1","kind":"Constraint","metadata":{"name":"keep"},
 		"spec":{"deletion":{"action":"Deny"}}}`,
 		`{"apiVersion":"policy.open-cluster-management.io/v1beta2","kind":"OperatorPolicy",

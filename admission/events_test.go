@@ -96,10 +96,7 @@ func TestEvents(t *testing.T) {
 			if c.user == "" {
 				c.user = s.User
 			}
-			gate, err := New(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			gate := New(o)
 			old, object := written(t, s, existing)
 			object.SetUID("uid-1")
 			if c.stored {

@@ -73,23 +73,6 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Validate returns an error that names what is missing or wrong.
-func (o *Options) Validate() error {
-	switch {
-	case o.Store == nil || o.Metrics == nil || o.Budget == nil || o.Panics == nil || o.Authorizer == nil ||
-		o.Now == nil:
-		return fmt.Errorf("admission options: Store, Metrics, Budget, Panics, Authorizer and Now are required")
-	case o.OLM == nil:
-		return fmt.Errorf("admission options: OLM is required; without OLM's identity its own writes would be refused")
-	}
-	switch o.ApprovalMode {
-	case "", rules.MutateApproval, rules.DenyApproval:
-		return nil
-	}
-	return fmt.Errorf("admission options: ApprovalMode %q is not one of %q, %q", o.ApprovalMode, rules.MutateApproval,
-		rules.DenyApproval)
-}
-
 // Gate is the state that all endpoints share.
 type Gate struct {
 	Options
@@ -97,10 +80,7 @@ type Gate struct {
 }
 
 // New returns a gate.
-func New(o Options) (*Gate, error) {
-	if err := o.Validate(); err != nil {
-		return nil, err
-	}
+func New(o Options) *Gate {
 	if o.Authenticated == nil {
 		o.Authenticated = func(*http.Request) bool { return false }
 	}
@@ -113,7 +93,7 @@ func New(o Options) (*Gate, error) {
 	if o.ApprovalMode == "" {
 		o.ApprovalMode = rules.MutateApproval
 	}
-	return &Gate{Options: o}, nil
+	return &Gate{Options: o}
 }
 
 // Paths of the endpoints, as the webhook configurations name them.

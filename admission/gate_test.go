@@ -14,7 +14,6 @@ import (
 
 	"github.com/opgate/opgate/admission/scenario"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/snapshot"
 )
 
 // named returns one scenario.
@@ -37,10 +36,7 @@ func named(t testing.TB, name string) *scenario.Scenario {
 func TestDenyApproval(t *testing.T) {
 	s := named(t, "subscription-approval-mutated")
 	store := storeOf(t, s.Policies...)
-	gate, err := New(optionsOf(Options{Store: store, Authenticated: byAPIServer, ApprovalMode: rules.DenyApproval}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	gate := New(optionsOf(Options{Store: store, Authenticated: byAPIServer, ApprovalMode: rules.DenyApproval}))
 	got := send(t, gate, "tenant", false, nil, s.Write)
 	const want = `subscription shop/etcd: spec.installPlanApproval "Automatic" is not allowed by OperatorPolicy policies/etcd (subscription/approval): write Manual, since spec.versions is set`
 	if got.allowed || got.message != want {
@@ -69,25 +65,5 @@ func TestOverrideThatCannotBeChecked(t *testing.T) {
 	got := send(t, gate, "admin", false, old, object)
 	if got.allowed || len(got.warnings) != 1 || !strings.Contains(got.warnings[0], "could not be checked") {
 		t.Errorf("allowed is %v, warnings %q", got.allowed, got.warnings)
-	}
-}
-
-// TestOptions refuses a gate that would refuse OLM's own writes, or that knows no such mode.
-func TestOptions(t *testing.T) {
-	store := &snapshot.Store{}
-	good := optionsOf(Options{Store: store})
-	if err := good.Validate(); err != nil {
-		t.Errorf("good options are refused: %v", err)
-	}
-	for want, edit := range map[string]func(*Options){
-		"OLM":          func(o *Options) { o.OLM = nil },
-		"ApprovalMode": func(o *Options) { o.ApprovalMode = "warn" },
-		"Store":        func(o *Options) { o.Store = nil },
-	} {
-		bad := good
-		edit(&bad)
-		if _, err := New(bad); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v does not name %s", err, want)
-		}
 	}
 }

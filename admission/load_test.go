@@ -110,10 +110,7 @@ func loadOfATenant(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	options := optionsOf(Options{Store: storeOf(t, existing...), Authorizer: server, Authenticated: byAPIServer})
 	options.Budget = inflight.NewBudget(registry)
-	gate, err := New(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	gate := New(options)
 	handlers := gate.Handlers()
 	policy := reviewOf(t, "tenant", false, nil, raw(t, greedy(t, values, questions)))
 	var tenant sync.WaitGroup
@@ -171,10 +168,7 @@ func lookupsOfATenant(t *testing.T, path string) {
 	registry := prometheus.NewRegistry()
 	options := optionsOf(Options{Store: storeOf(t), Authorizer: server, Authenticated: byAPIServer})
 	options.Budget = inflight.NewBudget(registry)
-	gate, err := New(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	gate := New(options)
 	handler := gate.Handlers()[path]
 	old := greedyLookups(t, 1, 1)
 	old.SetUID("a")

@@ -50,10 +50,7 @@ func TestMetricsOfCallers(t *testing.T) {
 			registry := prometheus.NewRegistry()
 			options.Metrics = NewMetrics(registry, store, time.Now)
 			registry.MustRegister(olmidentity.NewLastSeen(options.OLM))
-			gate, err := New(options)
-			if err != nil {
-				t.Fatal(err)
-			}
+			gate := New(options)
 			answers(t, gate, &s, old, object)
 
 			values := sampled(t, registry)

@@ -33,10 +33,7 @@ func TestPanics(t *testing.T) {
 	options := optionsOf(Options{Store: store})
 	options.Metrics, options.Panics, options.Log = NewMetrics(registry, store, options.Now),
 		panics.NewRecorder(registry, logger), logr.Logger{}
-	gate, err := New(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	gate := New(options)
 	allow := func(context.Context, *snapshot.Snapshot, *request[json.RawMessage, json.RawMessage]) verdict.Verdict {
 		return verdict.Verdict{}
 	}

@@ -62,11 +62,8 @@ func optionsOf(o Options) Options {
 // newGateWithCatalogs returns a gate that knows the channels of catalogs.
 func newGateWithCatalogs(t testing.TB, store *snapshot.Store, authorizer Authorizer, catalogs Catalogs) *Gate {
 	t.Helper()
-	gate, err := New(optionsOf(Options{Store: store, Authorizer: authorizer, Authenticated: byAPIServer,
+	gate := New(optionsOf(Options{Store: store, Authorizer: authorizer, Authenticated: byAPIServer,
 		Catalogs: catalogs}))
-	if err != nil {
-		t.Fatal(err)
-	}
 	return gate
 }
 

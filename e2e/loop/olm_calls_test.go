@@ -328,14 +328,11 @@ func witness(
 	}
 	olm.Set(trusted)
 	registry := prometheus.NewRegistry()
-	gate, err := admission.New(admission.Options{
+	gate := admission.New(admission.Options{
 		Store: store, Metrics: admission.NewMetrics(registry, store, time.Now), Budget: inflight.NewBudget(registry),
 		Panics: panics.NewRecorder(registry, logr.Discard()), Authorizer: noRights{},
 		Authenticated: func(*http.Request) bool { return true },
 		OLM:           olm, Identity: func() string { return cluster.OpgateUserName }, Now: time.Now,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return gate.Handlers()
 }

@@ -51,7 +51,7 @@ func (p *process) addGate(source certs.Source, known *callers, wasReady func()) 
 		return err
 	}
 	budget := inflight.NewBudget(metrics.Registry)
-	gate, err := admission.New(admission.Options{
+	gate := admission.New(admission.Options{
 		Store:         p.store,
 		Metrics:       admission.NewMetrics(metrics.Registry, p.store, p.now),
 		Budget:        budget,
@@ -71,9 +71,6 @@ func (p *process) addGate(source certs.Source, known *callers, wasReady func()) 
 		Log:           p.log.WithName("admission"),
 		Now:           p.now,
 	})
-	if err != nil {
-		return err
-	}
 	for path, handler := range gate.Handlers() {
 		known.register(p.manager.GetWebhookServer(), path, handler)
 	}
@@ -238,7 +235,7 @@ func Reviews(
 	if err != nil {
 		return err
 	}
-	gate, err := admission.New(admission.Options{
+	gate := admission.New(admission.Options{
 		Store:         store,
 		Metrics:       admission.NewMetrics(metrics.Registry, store, time.Now),
 		Budget:        inflight.NewBudget(metrics.Registry),
@@ -250,9 +247,6 @@ func Reviews(
 		Log:           log.WithName("admission"),
 		Now:           time.Now,
 	})
-	if err != nil {
-		return err
-	}
 	for path, handler := range gate.Handlers() {
 		known.register(server, path, handler)
 	}

@@ -168,7 +168,7 @@ func (p *player) gate(existing []*unstructured.Unstructured, s *scenario.Scenari
 	o.Store = snapshot.NewStore(built)
 	o.Metrics = admission.NewMetrics(registry, o.Store, o.Now)
 	o.Budget, o.Panics = inflight.NewBudget(registry), panics.NewRecorder(registry, o.Log)
-	return admission.New(o)
+	return admission.New(o), nil
 }
 
 // olmVerified is OLM's identity as it is once it was verified.
