@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -112,8 +113,53 @@ func (k *Controller) Start(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	})
+	if k.secret != nil {
+		running.Go(func() { k.begin(ctx) })
+	}
 	k.keepPaths(ctx)
 	return nil
+}
+
+const (
+	// beginAfter is how long a replica waits until the leader has a CA and has the API server trust it.
+	beginAfter = 10 * time.Second
+	// beginEvery is how often it looks then, and beginTries how many times.
+	beginEvery, beginTries = time.Second / 4, 60
+)
+
+// begin makes the first CA, and has the API server trust it, where no leader does: while the source of certificates
+// changes from cert-manager, a replica leads that keeps no CA, and it stays until this one is ready.
+func (k *Controller) begin(ctx context.Context) {
+	if !cache.WaitForCacheSync(ctx.Done(), k.synced...) {
+		return
+	}
+	wait := beginAfter
+	for range beginTries {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		wait = beginEvery
+		if !slices.ContainsFunc(k.registrations, func(r *registration) bool {
+			live := r.Get()
+			return live != nil && len(clients(live)) > 0 && !k.trusted(r)
+		}) {
+			return
+		}
+		bundle, err := k.keepCA(ctx)
+		for _, r := range k.registrations {
+			if live := r.Get(); live != nil && bundle != nil {
+				wanted := live.DeepCopy()
+				setBundles(wanted, bundle)
+				_, failed := k.write(ctx, r, live, wanted)
+				err = errors.Join(err, failed)
+			}
+		}
+		if err != nil {
+			k.options.Log.Error(err, "no CA begun")
+		}
+	}
 }
 
 // AddTo adds the controller to the manager of the leader. It must be called before Start.
@@ -159,17 +205,25 @@ func (k *Controller) Reconcile(ctx context.Context, _ item) (reconcile.Result, e
 	failed := []error{k.readOwner(ctx)}
 	if k.secret != nil {
 		after = min(after, k.options.Lifetimes.Overlap)
-		stored, err := k.reconcileSecret(ctx)
+		var err error
+		bundle, err = k.keepCA(ctx)
 		failed = append(failed, err)
-		if stored != nil { // else it was just written: what is about to be stored is not published
-			bundle = stored.Data[keyBundle]
-			failed = append(failed, k.publish(ctx, string(bundle)))
-		}
 	}
 	for _, r := range k.registrations {
 		failed = append(failed, k.apply(ctx, r, bundle))
 	}
 	return reconcile.Result{RequeueAfter: after}, errors.Join(failed...)
+}
+
+// keepCA writes the Secret if it differs from the desired state, else publishes its bundle and returns it: what is about
+// to be stored is not published.
+func (k *Controller) keepCA(ctx context.Context) ([]byte, error) {
+	stored, err := k.reconcileSecret(ctx)
+	if stored == nil {
+		return nil, err
+	}
+	bundle := stored.Data[keyBundle]
+	return bundle, errors.Join(err, k.publish(ctx, string(bundle)))
 }
 
 // reconcileSecret writes the Secret if it differs from the desired state, else returns it.

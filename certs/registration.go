@@ -144,13 +144,7 @@ func (k *Controller) apply(ctx context.Context, r *registration, bundle []byte) 
 	if r.waiting = pending; pending {
 		wanted, changed, restored = live.DeepCopy(), nil, nil
 	}
-	// Where the annotation makes cert-manager write caBundles, it adds its CA to the existing ones, so that CAs overlap
-	// when the source of certificates changes.
-	if bundle != nil && live.GetAnnotations()[metakey.InjectedCA] == "" {
-		for _, config := range clients(wanted) {
-			config["caBundle"] = base64.StdEncoding.EncodeToString(bundle)
-		}
-	}
+	setBundles(wanted, bundle)
 	owned := r.verb != "" && k.setOwner(wanted)
 	written, err := k.write(ctx, r, live, wanted)
 	if owned && apierrors.IsForbidden(err) {
@@ -166,6 +160,17 @@ func (k *Controller) apply(ctx context.Context, r *registration, bundle []byte) 
 		k.reportRestored(live, restored)
 	}
 	return err
+}
+
+// setBundles sets the caBundles of an object, unless the bundle is nil. Where the annotation makes cert-manager write
+// them, it adds its CA to the existing ones, so that CAs overlap when the source of certificates changes.
+func setBundles(u *unstructured.Unstructured, bundle []byte) {
+	if bundle == nil || u.GetAnnotations()[metakey.InjectedCA] != "" {
+		return
+	}
+	for _, config := range clients(u) {
+		config["caBundle"] = base64.StdEncoding.EncodeToString(bundle)
+	}
 }
 
 // setFields sets the fields of every entry of an object, and returns what it changed, with the values that were there,
