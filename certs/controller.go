@@ -37,8 +37,8 @@ const (
 	firstRetry, maxRetry          = time.Second, 30 * time.Second
 )
 
-// Controller writes the Secret, the caBundles, the entries of the webhooks and their paths with the tokens. But for paths,
-// only the replica that leads does. Unless Options disable it, the webhook configurations are owned by Opgate's namespace,
+// Controller writes the Secret, the caBundles, the entries of the webhooks and their paths with the tokens. Only the
+// replica that leads does, but for paths, and for the first CA where no leader keeps one: see bootstrap. Unless Options disable it, the webhook configurations are owned by Opgate's namespace,
 // so that they are deleted with it: without a server they would refuse writes forever.
 type Controller struct {
 	options Options
@@ -114,33 +114,33 @@ func (k *Controller) Start(ctx context.Context) error {
 		}
 	})
 	if k.secret != nil {
-		running.Go(func() { k.begin(ctx) })
+		running.Go(func() { k.bootstrap(ctx) })
 	}
 	k.keepPaths(ctx)
 	return nil
 }
 
 const (
-	// beginAfter is how long a replica waits until the leader has a CA and has the API server trust it.
-	beginAfter = 10 * time.Second
-	// beginEvery is how often it looks then, and beginTries how many times.
-	beginEvery, beginTries = time.Second / 4, 60
+	// bootstrapAfter is how long a replica waits until the leader has a CA and has the API server trust it.
+	bootstrapAfter = 10 * time.Second
+	// bootstrapEvery is how often it looks then, and bootstrapTries how many times.
+	bootstrapEvery, bootstrapTries = time.Second / 4, 60
 )
 
-// begin makes the first CA, and has the API server trust it, where no leader does: while the source of certificates
+// bootstrap makes the first CA, and has the API server trust it, where no leader does: while the source of certificates
 // changes from cert-manager, a replica leads that keeps no CA, and it stays until this one is ready.
-func (k *Controller) begin(ctx context.Context) {
+func (k *Controller) bootstrap(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), k.synced...) {
 		return
 	}
-	wait := beginAfter
-	for range beginTries {
+	wait := bootstrapAfter
+	for range bootstrapTries {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(wait):
 		}
-		wait = beginEvery
+		wait = bootstrapEvery
 		if !slices.ContainsFunc(k.registrations, func(r *registration) bool {
 			live := r.Get()
 			return live != nil && len(clients(live)) > 0 && !k.trusted(r)
@@ -157,7 +157,7 @@ func (k *Controller) begin(ctx context.Context) {
 			}
 		}
 		if err != nil {
-			k.options.Log.Error(err, "no CA begun")
+			k.options.Log.Error(err, "no CA made while no leader keeps one")
 		}
 	}
 }

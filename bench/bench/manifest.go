@@ -39,10 +39,7 @@ var bundles = map[string][][2]string{
 
 // What makes escapes as frequent in L-escaped as in plans in use, 9 quotes and 2 backslashes in 100 bytes: descriptions
 // have few quotes, and examples, which are JSON in an annotation, have their quotes escaped twice.
-const (
-	descriptionBytes = 64
-	exampleShare     = 4
-)
+const descriptionBytes, exampleShare = 64, 4
 
 // steps are the steps of a plan for a version of etcd: the manifests of a size, as OLM writes them into plans.
 func steps(ctx context.Context, size, csv string) ([]any, error) {

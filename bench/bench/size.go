@@ -34,11 +34,8 @@ type Size struct {
 	allowed, denied []byte // bodies of a review that is allowed, and of one that is not
 }
 
-// Sizes that differ from S and L in what they hold.
-const bare, escaped = "S-bare", "L-escaped"
-
-// bareNamespace is that of bare, whose policy states no config.
-const bareNamespace = "bare"
+// Sizes that differ from S and L in what they hold, and the namespace of the former, whose policy states no config.
+const bare, escaped, bareNamespace = "S-bare", "L-escaped", "bare"
 
 var sizes = []*Size{
 	{Name: "S", What: "Subscription of 4 KiB, created", reviews: 2_000, timed: 400, rate: 200,
