@@ -80,6 +80,9 @@ func TestO60Config(t *testing.T) {
 			want: `cannot be read: unknown field "Volumes"`},
 		{name: "the same field twice", config: `{"volumes":[{"name":"a"}],"volumes":[]}`,
 			want: "cannot be read: duplicate field"},
+		{name: "a field that is not known in what changes no image", config: `{"affinity":{"a":1}}`},
+		{name: "the same where the policy sets a config", policy: fixed, config: `{"affinity":{"a":1}}`,
+			want: `cannot be read: unknown field "affinity.a"`},
 		{name: "a value of another type", config: `{"env":"RELATED_IMAGE_A"}`, want: "cannot be read"},
 		{name: "more values than are read", config: `{"env":[` + strings.Repeat(`{"name":"A"},`, 3000) +
 			`{"name":"A"}]}`, want: "more than the 2048 values"},
