@@ -11,9 +11,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"math/big"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,7 +42,7 @@ func TestOpenShift(t *testing.T) {
 	}
 	t.Run("OLM is trusted where OpenShift runs it", func(t *testing.T) {
 		harness.Eventually(t, "a pod says so", func(ctx context.Context) error {
-			text, err := get(ctx, "http://"+s.Pods(t)[0].Addresses["metrics"]+"/metrics")
+			_, text, err := harness.GetURL(ctx, "http://"+s.Pods(t)[0].Addresses["metrics"]+"/metrics")
 			if err == nil && !strings.Contains(text, `opgate_olm_identity_trusted{reason="trusted"} 1`) {
 				err = fmt.Errorf("metrics do not")
 			}
@@ -205,19 +203,4 @@ func (s *Site) issue(t *testing.T, ca serviceCA, bundle []byte) {
 	certPEM, keyPEM := ca.sign(t, "opgate-webhook")
 	harness.Kubectl(t, s.Cluster, cluster.Admin, fmt.Sprintf(`{"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": %q, "name": %q}, "type": "kubernetes.io/tls",
 		"data": {"tls.crt": %q, "tls.key": %q}}`, cluster.OpgateNamespace, secret, base64.StdEncoding.EncodeToString(certPEM), base64.StdEncoding.EncodeToString(keyPEM)), "apply", "-f", "-")
-}
-
-// get returns what a server answers with.
-func get(ctx context.Context, url string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return "", err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	return string(text), err
 }

@@ -51,17 +51,17 @@ func (s site) rewriteSelector(t *testing.T) {
 	s.Admin(t, "patch", "validatingwebhookconfiguration", "opgate", "--type=json", "--patch",
 		`[{"op":"add","path":"/webhooks/0/namespaceSelector/matchExpressions/-","value":{"key":"`+label+
 			`","operator":"DoesNotExist"}}]`)
-	harness.Eventually(t, "a pod reports it", func(context.Context) error {
+	harness.Eventually(t, "a pod reports it", func(ctx context.Context) error {
 		for _, pod := range s.Pods(t) {
-			log, err := os.ReadFile(pod.Log)
+			_, metrics, err := harness.GetURL(ctx, "http://"+pod.Addresses["metrics"]+"/metrics")
 			if err != nil {
 				return err
 			}
-			if strings.Contains(string(log), "subscriptions.opgate.io: "+label) {
+			if strings.Contains(metrics, `opgate_webhook_selector_changed{object="validatingwebhookconfiguration"} 1`) {
 				return nil
 			}
 		}
-		return errors.New("no log has it")
+		return errors.New("no metric has it")
 	})
 	if !strings.Contains(selectors(), label) {
 		t.Error("the selector has been overwritten, which the controller that wrote it would undo")
