@@ -1,12 +1,11 @@
 // Package watches watches the objects that Policies depend on, and those that are made of their templates.
 //
-// All dependencies of a kind in a namespace share one informer, however many Policies depend on them. Other objects
-// that it reads are not stored. It is stopped when nothing depends on the kind there any more; one with more names
-// replaces it once it has read them. Package rules/dependency (Budget) limits the number of informers. Objects made
-// of templates are covered by one informer per kind, selected by their label. Kinds come from the
-// CustomResourceDefinitions in the snapshot, so that a kind that is added, changed or deleted is noticed as well. No
-// watch depends on another: a kind that is missing or forbidden reports so and blocks no other kind. Only forbidden
-// watches are retried, with exponential backoff.
+// All dependencies of a kind in a namespace share one informer, however many Policies. Other objects that it reads are
+// not stored. It is stopped when nothing depends on the kind there; one with more names replaces it once it has read
+// them. Package rules/dependency (Budget) limits the number of informers. Objects made of templates are covered by one
+// informer per kind, selected by their label. Kinds come from the CustomResourceDefinitions in the snapshot, so that a
+// kind that is added, changed or deleted is noticed. No watch depends on another: a kind that is missing or forbidden
+// reports so and blocks no other kind. Only forbidden watches are retried, with exponential backoff.
 package watches
 
 import (
