@@ -16,7 +16,9 @@ COPY . .
 ARG TARGETOS
 ARG TARGETARCH
 ARG VERSION=devel
-RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH GOFLAGS=-buildvcs=false GOAMD64=v1 GOARM64=v8.0 \
+# "certified" builds with a validated Go Cryptographic Module, in FIPS 140-3 mode.
+ARG GOFIPS140=off
+RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH GOFLAGS=-buildvcs=false GOAMD64=v1 GOARM64=v8.0 GOFIPS140=$GOFIPS140 \
     go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION" -o /out/opgate-server ./cmd/opgate-server
 
 FROM $BASE

@@ -9,6 +9,9 @@ MODULES = . e2e tools bench
 # The programs, the tests and what makes artifacts are compiled in one way, so that the libraries of all are compiled once: without cgo, which
 # only the race detector needs (RACING), and without paths.
 export CGO_ENABLED = 0
+# "certified" builds programs, image and bundle with a validated Go Cryptographic Module: docs/image.md. Tools are compiled as ever.
+GOFIPS140 ?= off
+unexport GOFIPS140
 # Shows how far the compilation of the program is, and becomes the program.
 LOCAL = cd tools && go run -trimpath ./cmd/run ../bin/local ./cmd/local
 # Prints where the binaries of the test cluster are, and builds them before.
@@ -25,8 +28,8 @@ help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build bin/opgate and bin/opgate-server
-	go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/opgate ./cmd/opgate-server
+build: ## Build bin/opgate and bin/opgate-server; GOFIPS140=certified, here and below, for FIPS 140-3 mode
+	GOFIPS140='$(GOFIPS140)' go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/opgate ./cmd/opgate-server
 
 .PHONY: site
 site: ## Render the documents as static pages into bin/site, with a search that needs no server
@@ -39,7 +42,7 @@ man: ## Write the man pages of the commands into bin/man
 # What images and their lists of contents say of themselves. The commit's time makes the digest depend on the commit, not on the day.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 IMAGE = cd tools && go run ./cmd/image
-IMAGE_FLAGS = --version='$(VERSION)' --revision="$$(git rev-parse HEAD 2>/dev/null || true)" --created=$(SOURCE_DATE_EPOCH) \
+IMAGE_FLAGS = --version='$(VERSION)' --fips140='$(GOFIPS140)' --revision="$$(git rev-parse HEAD 2>/dev/null || true)" --created=$(SOURCE_DATE_EPOCH) \
 	$(if $(PLATFORMS),--platform='$(PLATFORMS)')
 
 .PHONY: image
@@ -55,7 +58,7 @@ sbom: ## List the Go modules in the image's binaries in bin/opgate-server.spdx.j
 bundle: ## Make a bundle for OLM and a catalog with it in bin/bundle; VERSION, REPLACES, OPGATE_IMAGE, BUNDLE_IMAGE and OLM_IDENTITY say of what and for whom
 	@cd tools && go run ./cmd/bundle --output='$(CURDIR)/bin/bundle' $(if $(filter command line environment,$(origin VERSION)),--version='$(VERSION:v%=%)') \
 		$(if $(REPLACES),--replaces='$(REPLACES:v%=%)') $(if $(OPGATE_IMAGE),--image='$(OPGATE_IMAGE)') \
-		$(if $(BUNDLE_IMAGE),--bundle-image='$(BUNDLE_IMAGE)') $(if $(OLM_IDENTITY),--olm-identity='$(OLM_IDENTITY)')
+		$(if $(BUNDLE_IMAGE),--bundle-image='$(BUNDLE_IMAGE)') --fips140='$(GOFIPS140)' $(if $(OLM_IDENTITY),--olm-identity='$(OLM_IDENTITY)')
 
 # A version that is given, on the command line or by the environment; otherwise the tag of the commit, see tools/cmd/release.
 RELEASE_VERSION = $(if $(filter-out file,$(origin VERSION)),--version='$(VERSION)')

@@ -37,6 +37,8 @@ type Options struct {
 	Image string
 	// OLMIdentity is the account that OLM runs as. Default: chart.OLM. On OpenShift it is another one.
 	OLMIdentity string
+	// FIPS140 is the Go Cryptographic Module that the image was built with, as GOFIPS140 names it. Default: off.
+	FIPS140 string
 }
 
 // Bundle is a bundle of one version.

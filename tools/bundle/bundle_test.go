@@ -253,6 +253,18 @@ func TestOpenShift(t *testing.T) {
 	}
 }
 
+// TestFIPS140 wants a bundle to call the image compliant only where the module that it was built with has a certificate.
+func TestFIPS140(t *testing.T) {
+	for module, compliant := range map[string]string{"": "false", "off": "false", "certified": "true", "v1.26.0": "false"} {
+		csv := csvOf(t, generate(t, bundle.Options{FIPS140: module}))
+		if got := csv.Annotations["features.operators.openshift.io/fips-compliant"]; got != compliant ||
+			strings.Contains(csv.Spec.Description, "certificate 5247") != (compliant == "true") {
+			t.Errorf("GOFIPS140=%s: fips-compliant is %q, want %q and the certificate only with it:\n%s", module, got, compliant,
+				csv.Spec.Description)
+		}
+	}
+}
+
 func TestGenerateRejects(t *testing.T) {
 	_, err := bundle.Generate(t.Context(), helm, checkout, bundle.Options{Version: "1.2"})
 	if err == nil || !strings.Contains(err.Error(), `"1.2" is no semantic version`) {

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"encoding/base64"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/blang/semver/v4"
@@ -50,10 +51,10 @@ func (p *parts) clusterServiceVersion(o Options) (*unstructured.Unstructured, er
 	csv := &operatorsv1alpha1.ClusterServiceVersion{
 		TypeMeta: metav1.TypeMeta{APIVersion: operatorsv1alpha1.ClusterServiceVersionAPIVersion,
 			Kind: operatorsv1alpha1.ClusterServiceVersionKind},
-		ObjectMeta: metav1.ObjectMeta{Name: Name(o.Version), Labels: csvLabels(), Annotations: csvAnnotations(o.Image)},
+		ObjectMeta: metav1.ObjectMeta{Name: Name(o.Version), Labels: csvLabels(), Annotations: csvAnnotations(o)},
 		Spec: operatorsv1alpha1.ClusterServiceVersionSpec{
 			DisplayName: "Opgate",
-			Description: strings.TrimSpace(description),
+			Description: strings.TrimSpace(description) + validations[o.FIPS140],
 			Keywords:    []string{"olm", "operators", "admission", "policy", "upgrades"},
 			Maintainers: []operatorsv1alpha1.Maintainer{{Name: "The Opgate authors",
 				Email: "maintainers@opgate.io"}},
@@ -101,19 +102,27 @@ func csvLabels() map[string]string {
 	return labels
 }
 
+// validations are, for each Go Cryptographic Module that has a certificate, what consoles show of it. Source: NIST's list of
+// validated modules; lib/fips140/certified.txt of Go names the version.
+var validations = map[string]string{"certified": certificate, "v1.0.0": certificate}
+
+const certificate = "\n\nThe image is built with the Go Cryptographic Module v1.0.0, in FIPS 140-3 mode: certificate 5247 of the " +
+	"Cryptographic Module Validation Program, active until 2031-04-26."
+
 // csvAnnotations are what catalogs and consoles read.
-func csvAnnotations(image string) map[string]string {
+func csvAnnotations(o Options) map[string]string {
+	_, validated := validations[o.FIPS140]
 	annotations := map[string]string{
 		"alm-examples":   "[]", // OLM knows of no definitions
 		"capabilities":   "Seamless Upgrades",
 		"categories":     "Security",
-		"containerImage": image,
+		"containerImage": o.Image,
 		"description":    "An admission gate for operators that OLM installs",
 		"repository":     home,
 		"support":        "The Opgate authors",
 		"operatorframework.io/suggested-namespace":       Namespace,
 		"features.operators.openshift.io/disconnected":   "true",
-		"features.operators.openshift.io/fips-compliant": "false",
+		"features.operators.openshift.io/fips-compliant": strconv.FormatBool(validated),
 		// The pods talk to the API server only.
 		"features.operators.openshift.io/proxy-aware":      "false",
 		"features.operators.openshift.io/tls-profiles":     "false",

@@ -19,6 +19,9 @@ import (
 	"github.com/opgate/opgate/e2e/assets/stopwatch"
 )
 
+// FIPSOff is the value of GOFIPS140 that builds without FIPS 140-3 mode.
+const FIPSOff = "off"
+
 // Binary is a program that was built for a platform.
 type Binary struct {
 	Platform v1.Platform
@@ -55,9 +58,10 @@ func BuildArgs(version string) []string {
 	return []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version=" + version}
 }
 
-// Compile builds a program of the checkout at root for every platform, into a directory for each in dir.
+// Compile builds a program of the checkout at root for every platform, into a directory for each in dir. fips is the Go
+// Cryptographic Module to build with, as GOFIPS140 of the go command names it.
 func Compile(
-	ctx context.Context, program, root, dir, version string, platforms []v1.Platform, log io.Writer,
+	ctx context.Context, program, root, dir, version, fips string, platforms []v1.Platform, log io.Writer,
 ) ([]Binary, error) {
 	if version == "" || strings.ContainsAny(version, " \t\n'\"") {
 		return nil, fmt.Errorf("version %q: give one without spaces and quotes, such as v0.1.0", version)
@@ -74,7 +78,7 @@ func Compile(
 		cmd.Env = append(cmd.Env,
 			"CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture,
 			// Go settings of the user must not change an image.
-			"GOFLAGS=-buildvcs=false", "GOAMD64=v1", "GOARM64=v8.0")
+			"GOFLAGS=-buildvcs=false", "GOAMD64=v1", "GOARM64=v8.0", "GOFIPS140="+fips)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()

@@ -95,7 +95,7 @@ func TestDockerfileCompilesAsWeDo(t *testing.T) {
 	compile := strings.Join(runs[1].CmdLine, " ")
 	want := []string{
 		"CGO_ENABLED=0", "GOOS=$TARGETOS", "GOARCH=$TARGETARCH", "GOFLAGS=-buildvcs=false", "GOAMD64=v1",
-		"GOARM64=v8.0",
+		"GOARM64=v8.0", "GOFIPS140=$GOFIPS140",
 		"-ldflags", "-o", "/out/opgate-server", "./cmd/opgate-server",
 	}
 	for _, arg := range image.BuildArgs("$VERSION") {

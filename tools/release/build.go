@@ -128,11 +128,11 @@ func (b *build) run(ctx context.Context, work string) error {
 	if b.base, err = image.FindBase(ctx, b.Base, b.Log); err != nil {
 		return err
 	}
-	tools, err := image.Compile(ctx, tool, b.Checkout.Root, work, b.Version.Tag, b.Targets, b.Log)
+	tools, err := image.Compile(ctx, tool, b.Checkout.Root, work, b.Version.Tag, image.FIPSOff, b.Targets, b.Log)
 	if err != nil {
 		return err
 	}
-	servers, err := image.Compile(ctx, image.Server, b.Checkout.Root, work, b.Version.Tag, b.Platforms, b.Log)
+	servers, err := image.Compile(ctx, image.Server, b.Checkout.Root, work, b.Version.Tag, image.FIPSOff, b.Platforms, b.Log)
 	if err != nil {
 		return err
 	}

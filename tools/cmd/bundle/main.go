@@ -69,5 +69,7 @@ func newCommand() *cobra.Command {
 	flags.StringVar(&image, "bundle-image", "", "image of the bundle, which the catalog refers to")
 	flags.StringVar(&options.OLMIdentity, "olm-identity", "",
 		"account that OLM runs as (default: that of an OLM in namespace olm)")
+	flags.StringVar(&options.FIPS140, "fips140", "off",
+		"Go Cryptographic Module that the image was built with: off, certified, inprocess or a version")
 	return cmd
 }

@@ -13,9 +13,9 @@ import (
 
 // commonFlags say what is built.
 type commonFlags struct {
-	version, revision string
-	created           int64
-	platforms         []string
+	version, revision, fips string
+	created                 int64
+	platforms               []string
 }
 
 func (f *commonFlags) bind(cmd *cobra.Command) {
@@ -23,6 +23,8 @@ func (f *commonFlags) bind(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.revision, "revision", "", "commit that the image says it is of")
 	cmd.Flags().Int64Var(&f.created, "created", 0,
 		"when it was made, in `seconds` since 1970; give that of the commit for the same digest every time")
+	cmd.Flags().StringVar(&f.fips, "fips140", image.FIPSOff,
+		"Go Cryptographic Module to build with, in FIPS 140-3 mode: certified, inprocess or a version")
 	cmd.Flags().StringSliceVar(&f.platforms, "platform", image.DefaultPlatforms(), "platforms to build for")
 }
 
@@ -40,5 +42,5 @@ func (f *commonFlags) compile(ctx context.Context, dir string, log io.Writer) ([
 	if err != nil {
 		return nil, err
 	}
-	return image.Compile(ctx, image.Server, checkout.Root, dir, f.version, platforms, log)
+	return image.Compile(ctx, image.Server, checkout.Root, dir, f.version, f.fips, platforms, log)
 }
