@@ -41,8 +41,6 @@ var commands = []struct {
 	{document: "docs/consent.md", begins: "kubectl create rolebinding approvers",
 		tests: []string{"TestConsentByAnnotation"}},
 	{document: "docs/consent.md", begins: "opgate diff shop/install-x7", tests: []string{"TestLoopOLM"}},
-	{document: "docs/constraints.md", begins: "kubectl patch installplan -n shop install-x7",
-		tests: []string{"TestReadme"}},
 	{document: "docs/constraints.md", begins: "$ kubectl get constraints", tests: []string{"TestPrinterColumns"}},
 	{document: "docs/constraints.md", begins: "kubectl patch constraint maintenance",
 		why: "it changes one value; TestRecipes judges with either"},

@@ -244,8 +244,8 @@ func (o offered) under(t *testing.T, objects []*constraintv1.Constraint, labels 
 
 var fenced = regexp.MustCompile("(?s)```(yaml|text)\n(.*?)```")
 
-// TestRecipes keeps docs/constraints.md consistent with Opgate: every recipe is admitted without warnings, refuses with
-// exactly the message in the document, and allows what it should.
+// TestRecipes keeps docs/constraints.md consistent with Opgate: every recipe is admitted without warnings, refuses what
+// it should, with the message that the document shows if it shows one, and allows the rest.
 func TestRecipes(t *testing.T) {
 	text, err := os.ReadFile("../docs/constraints.md")
 	if err != nil {
@@ -279,7 +279,7 @@ func TestRecipes(t *testing.T) {
 				switch v := o.under(t, objects, r.labels, r.subscribes); {
 				case v.Decision == verdict.Allow:
 					t.Errorf("%+v is not refused", o)
-				case i == 0 && v.Refusal() != refusal:
+				case i == 0 && refusal != "" && v.Refusal() != refusal:
 					t.Errorf("it is refused with\n%s\nand the document says\n%s", v.Refusal(), refusal)
 				}
 			}
