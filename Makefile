@@ -29,8 +29,8 @@ build: ## Build bin/opgate and bin/opgate-server
 	go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/opgate ./cmd/opgate-server
 
 .PHONY: site
-site: ## Render the documents as static pages into bin/site, with a search that needs no server
-	cd tools && go run ./cmd/site
+site: ## Render the documents as static pages into bin/site, with a search that needs no server; SITE_FLAGS=--help lists flags
+	cd tools && go run ./cmd/site $(SITE_FLAGS)
 
 .PHONY: man
 man: ## Write the man pages of the commands into bin/man
