@@ -32,8 +32,8 @@ build: ## Build bin/opgate and bin/opgate-server; GOFIPS140=certified, here and 
 	GOFIPS140='$(GOFIPS140)' go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/opgate ./cmd/opgate-server
 
 .PHONY: site
-site: ## Render the documents as static pages into bin/site, with a search that needs no server
-	cd tools && go run ./cmd/site
+site: ## Render the documents as static pages into bin/site, with a search that needs no server; SITE_FLAGS=--help lists flags
+	cd tools && go run ./cmd/site $(SITE_FLAGS)
 
 .PHONY: man
 man: ## Write the man pages of the commands into bin/man

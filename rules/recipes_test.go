@@ -78,10 +78,6 @@ var recipes = map[string]struct {
 		refused: []offered{{release: "1"}, {spec: `{"release":"1"}`}, {spec: `{}`}, {}},
 		allowed: []offered{{release: "2"}, {spec: `{"release":"3"}`}, {release: "1", version: "0.9.2"}},
 	},
-	"Require a label": {
-		refused: []offered{{properties: `,{"type":"olm.label","value":{"label":"fast"}}`}, {}},
-		allowed: []offered{{properties: `,{"type":"olm.label","value":{"label":"fast"}},{"type":"olm.label","value":{"label":"secured"}}`}},
-	},
 	"Maintenance freeze by property": {
 		refused: []offered{{}},
 		allowed: []offered{{edit: func(s *constraintv1.ConstraintSpec) {
@@ -115,21 +111,13 @@ var recipes = map[string]struct {
 			{spec: `{}`},
 		},
 	},
-	"Images by digest only": {
-		refused: []offered{{spec: runs("quay.io/coreos/etcd:v3")},
-			{spec: runs(pinned("quay.io/coreos/etcd")), config: runsInstead("quay.io/coreos/etcd:v3")}, {}},
-		allowed: []offered{{spec: runs(pinned("quay.io/coreos/etcd"))}},
-	},
-	"Images from our registries": {
-		refused: []offered{{spec: runs("docker.io/library/etcd:v3")}, {spec: runs("quay.io.example.com/etcd:v3")},
-			{spec: runs("etcd")}, {spec: runs("$(REGISTRY)/etcd:v3")}},
-		allowed: []offered{{spec: runs("quay.io/coreos/etcd:v3")},
-			{spec: runs(pinned("registry.example.com:5000/etcd"))}},
-	},
-	"Images of a mirror": {
-		refused: []offered{{spec: runs(pinned("mirror.example.com/other/etcd"))},
-			{spec: runs(pinned("quay.io/operators/etcd"))}},
-		allowed: []offered{{spec: runs(pinned("mirror.example.com/operators/etcd"))}},
+	"Images by digest from our registries": {
+		refused: []offered{{spec: runs("quay.io/coreos/etcd:v3")}, {spec: runs("$(REGISTRY)/etcd:v3")},
+			{spec: runs(pinned("quay.io/coreos/etcd")), config: runsInstead("quay.io/coreos/etcd:v3")},
+			{spec: runs(pinned("docker.io/library/etcd"))}, {spec: runs(pinned("etcd"))},
+			{spec: runs(pinned("quay.io.example.com/etcd"))}, {}},
+		allowed: []offered{{spec: runs(pinned("quay.io/coreos/etcd"))},
+			{spec: runs(pinned("mirror.example.com:5000/operators/etcd"))}},
 	},
 	"Tenants set resources only": {
 		labels: map[string]string{"tenant": "a"}, subscribes: true,
@@ -244,8 +232,8 @@ func (o offered) under(t *testing.T, objects []*constraintv1.Constraint, labels 
 
 var fenced = regexp.MustCompile("(?s)```(yaml|text)\n(.*?)```")
 
-// TestRecipes keeps docs/constraints.md consistent with Opgate: every recipe is admitted without warnings, refuses with
-// exactly the message in the document, and allows what it should.
+// TestRecipes keeps docs/constraints.md consistent with Opgate: every recipe is admitted without warnings, refuses what
+// it should, with the message that the document shows if it shows one, and allows the rest.
 func TestRecipes(t *testing.T) {
 	text, err := os.ReadFile("../docs/constraints.md")
 	if err != nil {
@@ -279,7 +267,7 @@ func TestRecipes(t *testing.T) {
 				switch v := o.under(t, objects, r.labels, r.subscribes); {
 				case v.Decision == verdict.Allow:
 					t.Errorf("%+v is not refused", o)
-				case i == 0 && v.Refusal() != refusal:
+				case i == 0 && refusal != "" && v.Refusal() != refusal:
 					t.Errorf("it is refused with\n%s\nand the document says\n%s", v.Refusal(), refusal)
 				}
 			}

@@ -151,7 +151,7 @@ func inReview[T any](t *testing.T, spec string) *T {
 }
 
 // TestSourceExamples keeps docs/sources.md consistent with Opgate: every example is admitted without warnings, refuses
-// with exactly the message in the document, and allows what it should.
+// what it should, with the message that the document shows if it shows one, and allows the rest.
 func TestSourceExamples(t *testing.T) {
 	text, err := os.ReadFile("../docs/sources.md")
 	if err != nil {
@@ -197,7 +197,7 @@ func TestSourceExamples(t *testing.T) {
 				switch v := w.under(t, objects, tenant); {
 				case v.Decision != verdict.Deny:
 					t.Errorf("%+v is not refused", w)
-				case i == 0 && v.Refusal() != refusal:
+				case i == 0 && refusal != "" && v.Refusal() != refusal:
 					t.Errorf("it is refused with\n%s\nand the document says\n%s", v.Refusal(), refusal)
 				}
 			}

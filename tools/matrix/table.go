@@ -63,8 +63,7 @@ func insert(document, table string) (string, error) {
 	return head + begin + table + end + tail, nil
 }
 
-// Table is the results as they stand in the document: a line for each row, and one for each test of those that were
-// run.
+// Table is the results as they stand in the document: a line for each row, which names the tests that did not pass.
 func Table(results []Result) string {
 	var b strings.Builder
 	b.WriteString("\n| Kubernetes | OLM | Result | Date | Commit | Tests took | Machine |\n|---|---|---|---|---|---|---|\n")
@@ -73,19 +72,17 @@ func Table(results []Result) string {
 		if r.Reason != "" {
 			said += ": " + cell(r.Reason)
 		}
+		for _, test := range r.Tests {
+			if test.Status != "pass" {
+				said += fmt.Sprintf("; `%s`: %s", test.Name, test.Status)
+			}
+		}
 		took := ""
 		if r.Seconds > 0 {
-			took = duration(float64(r.Seconds))
+			took = (time.Duration(r.Seconds) * time.Second).String()
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", r.Kubernetes, r.OLM, said, r.Date, r.Revision, took,
 			r.Machine)
-	}
-	b.WriteString("\n| Kubernetes | OLM | Test | Result | Took |\n|---|---|---|---|---|\n")
-	for _, r := range results {
-		for _, test := range r.Tests {
-			fmt.Fprintf(&b, "| %s | %s | `%s` | %s | %s |\n", r.Kubernetes, r.OLM, test.Name, test.Status,
-				duration(test.Seconds))
-		}
 	}
 	b.WriteString("\n")
 	return b.String()
@@ -93,8 +90,4 @@ func Table(results []Result) string {
 
 func cell(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, "|", "\\|"), "\n", " ")
-}
-
-func duration(seconds float64) string {
-	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
 }

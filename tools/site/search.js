@@ -52,3 +52,11 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") { query.value = ""; show(); }
   if (event.key === "/" && document.activeElement !== query) { event.preventDefault(); query.focus(); }
 });
+
+// versions.js, beside the folders of a published site, has their names, the newest first. A site alone has none.
+if (typeof versions !== "undefined") {
+  const select = document.getElementById("versions");
+  for (const version of versions) select.add(new Option(version, version, false, location.pathname.includes(`/${version}/`)));
+  select.addEventListener("change", () => { location.href = `${root}/../${select.value}/index.html`; });
+  select.hidden = false;
+}
