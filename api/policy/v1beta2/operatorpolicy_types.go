@@ -18,21 +18,6 @@ const (
 	EnforceCapital RemediationAction = "Enforce"
 )
 
-// Severity is a label for reports; it changes no decision.
-type Severity string
-
-// Values of Severity. The capitalised spellings mean the same.
-const (
-	SeverityLow             Severity = "low"
-	SeverityLowCapital      Severity = "Low"
-	SeverityMedium          Severity = "medium"
-	SeverityMediumCapital   Severity = "Medium"
-	SeverityHigh            Severity = "high"
-	SeverityHighCapital     Severity = "High"
-	SeverityCritical        Severity = "critical"
-	SeverityCriticalCapital Severity = "Critical"
-)
-
 // ComplianceType says whether the operator has to be present, may be present, or has to be absent.
 type ComplianceType string
 
@@ -403,7 +388,11 @@ type OperatorPolicySpec struct {
 // +kubebuilder:printcolumn:name="Package",type=string,JSONPath=`.spec.subscription.name`,description="The package of the operator"
 // +kubebuilder:printcolumn:name="Installed",type=string,JSONPath=`.status.installedVersion`,description="The installed ClusterServiceVersion"
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.conditions[?(@.type=="ClusterServiceVersionCompliant")].reason`,description="The state of the ClusterServiceVersion, such as InstallSucceeded"
+// +kubebuilder:printcolumn:name="Waiting",type=string,JSONPath=`.status.waiting`,description="The ClusterServiceVersion that waits for approval, and what for"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Upgrades",type=string,priority=1,JSONPath=`.spec.upgradeApproval`,description="Whether upgrades are approved"
+// +kubebuilder:printcolumn:name="Approves",type=string,priority=1,JSONPath=`.spec.planApproval`,description="Which allowed InstallPlans Opgate approves, where the policy says so"
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="InstallPlanCompliant")].message`,description="The InstallPlan, and every reason why it waits"
 type OperatorPolicy struct {
 	metav1.TypeMeta `json:",inline"`
 
