@@ -60,7 +60,7 @@ spec:
 	waitForPolicy(t, e, p, is(compliant), has(""), wantCondition("SubscriptionCompliant=True SubscriptionNotPresent"))
 	e.WantNames(t, harness.Subscriptions, namespace)
 
-	// It approves for a Subscription that says Manual, as in git, which stays so.
+	// With planApproval it approves for a Manual Subscription, as in git, which stays so.
 	e.Edit(t, p, `{"spec":{"planApproval":"IfAllowed"}}`)
 	e.Subscribe(t, namespace, "etcd", harness.Etcd2, "Manual")
 	e.WaitForCSV(t, namespace, harness.Etcd2)
