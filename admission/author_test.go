@@ -244,6 +244,10 @@ func authorRows(t *testing.T) map[string]authorRow {
 			object: elsewhere(t, "enforce", map[string]any{"deletion": "Confirm", "subscription": fromHub}),
 			weaker: elsewhere(t, "enforce", map[string]any{"subscription": fromHub}),
 			rights: []string{"delete namespaces./olm/olm", "delete catalogsources.operators.coreos.com/olm/hub"}},
+		"`spec.planApproval: IfAllowed`": {
+			object: elsewhere(t, "enforce", map[string]any{"planApproval": "IfAllowed"}),
+			weaker: elsewhere(t, "enforce", map[string]any{"planApproval": "IfRequested"}),
+			rights: []string{"update installplans.operators.coreos.com/payments"}},
 		"`spec.remediationAction: inform`": {object: elsewhere(t, "inform", nil), weaker: elsewhere(t, "enforce", nil),
 			rights: []string{"get subscriptions.operators.coreos.com/payments"}},
 		"a template": {object: lookingUp(t, `{{ fromConfigMap "pins" "etcd" "v" }}`), weaker: lookingUp(t),
@@ -333,9 +337,10 @@ func TestA1A2AuthorsOfPolicies(t *testing.T) {
 			"spec: {complianceType: musthave, upgradeApproval: None, subscription: {name: etcd, namespace: payments}, " + spec + "}}"}
 	}
 	for spec, right := range map[string]string{
-		"remediationAction: enforce":                 "",
-		"remediationAction: inform":                  "get subscriptions.operators.coreos.com in namespace payments",
-		"remediationAction: enforce, deletion: Deny": "delete namespaces payments in namespace payments",
+		"remediationAction: enforce":                          "",
+		"remediationAction: inform":                           "get subscriptions.operators.coreos.com in namespace payments",
+		"remediationAction: enforce, deletion: Deny":          "delete namespaces payments in namespace payments",
+		"remediationAction: enforce, planApproval: IfAllowed": "update installplans.operators.coreos.com in namespace payments",
 	} {
 		authorizer := &rights{allowed: map[string]bool{makesPolicies: true}}
 		got := send(t, newGate(t, storeOf(t), authorizer), "tenant", false, nil, policy(t, template(spec)))

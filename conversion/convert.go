@@ -30,8 +30,8 @@ const (
 
 // beyond are the fields of spec that v1beta1 does not have. The annotation on v1beta1 objects carries them as they are
 // in v1beta2.
-var beyond = []string{"versionRange", "deprecated", "consent", "catalog", "approvalWindows", "freezes", "minimumAge",
-	"urgent", "maximumWait", "exceptions"}
+var beyond = []string{"versionRange", "planApproval", "deprecated", "consent", "catalog", "approvalWindows", "freezes",
+	"minimumAge", "urgent", "maximumWait", "exceptions"}
 
 // carried are what the annotation on v1beta1 objects may have besides.
 var carried = append([]string{

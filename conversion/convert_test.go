@@ -153,6 +153,9 @@ func TestConvert(t *testing.T) {
 		"maximumWait travels": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"maximumWait":"72h"}'}}, spec: {subscription: {}}}`,
 			`{metadata: {name: a}, spec: {maximumWait: 72h, subscription: {}}}`, ""},
+		"planApproval travels": {
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"planApproval":"IfAllowed"}'}}, spec: {subscription: {}}}`,
+			`{metadata: {name: a}, spec: {planApproval: IfAllowed, subscription: {}}}`, ""},
 		"exceptions travel": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"exceptions":[{"expires":"b","versions":["a"]}]}'}}, spec: {subscription: {}}}`,
 			`{metadata: {name: a}, spec: {exceptions: [{versions: [a], expires: b}], subscription: {}}}`, ""},
@@ -348,6 +351,7 @@ func (r random) v1beta2() map[string]any {
 	}
 	if r.chance(20) {
 		spec["deprecated"] = pick[any](r, "Hold", "Allow", "", nil, r.anything(0))
+		spec["planApproval"] = pick[any](r, "IfAllowed", "IfRequested", "", nil, r.anything(0))
 	}
 	if r.chance(20) {
 		spec["consent"] = pick[any](r, map[string]any{},
@@ -429,6 +433,7 @@ func TestRandomObjectsDiffer(t *testing.T) {
 	}
 	for _, want := range []string{"upgradeApproval", "complianceConfig", "annotation upgradeApproval",
 		"annotation installPlanApproval", "annotation versionRange", "annotation deprecated", "annotation consent",
+		"annotation planApproval",
 		"annotation catalog", "annotation approvalWindows", "annotation freezes", "annotation exceptions",
 		"annotation minimumAge", "annotation urgent", "annotation maximumWait",
 		"annotation statusConfig",

@@ -12,6 +12,7 @@ import (
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -149,10 +150,10 @@ func turnedManual(s *olm.Subscription) bool {
 }
 
 // wants reports whether a CSV is wanted for itself. Overlapping or invalid policies do not act, approving included;
-// they still refuse. A policy that only allows leaves it to users to approve for a Subscription that they made Manual.
+// they still refuse. Unless a policy approves all that it allows, users approve for a Subscription that they made Manual.
 func (in *ApprovalInput) wants(c *verdict.CSV) bool {
 	if c.Disposition == verdict.Allowed {
-		return in.idle(c) == "" && (managed(in.Namespace, c.Package) || !in.leftToUser(c.Package))
+		return in.idle(c) == "" && (approvesAll(in.Namespace, c.Package) || !in.leftToUser(c.Package))
 	}
 	return c.Disposition == verdict.Ungoverned && in.Ungoverned == ApproveUngoverned &&
 		removal(in.Namespace, c.Package, in.Now) == "" &&
@@ -174,6 +175,20 @@ func removal(n *state.Namespace, pkg string, now time.Time) string {
 		}
 	}
 	return ""
+}
+
+// approvesAll reports whether an enforced policy approves all that it allows of a package, whatever its Subscriptions
+// ask for.
+func approvesAll(n *state.Namespace, pkg string) bool {
+	return slices.ContainsFunc(n.Governing(pkg), func(p *operatorpolicy.Policy) bool {
+		return p.Enforced && !p.AnyPackage && p.Object != nil &&
+			p.Object.Spec.EffectivePlanApproval() == policyv1beta2.PlanApprovalIfAllowed
+	})
+}
+
+// approveRight returns the right to approve the plans of a namespace, "" for any.
+func approveRight(namespace string) dependency.Right {
+	return dependency.Right{Verb: "update", Group: olm.Group, Resource: "installplans", Namespace: namespace}
 }
 
 // leftToUser reports whether every Subscription to a package waits for a user; false if there is none.
@@ -229,7 +244,8 @@ func (in *ApprovalInput) blocker(c *verdict.CSV) Blocker {
 	case len(in.Namespace.Subscribers(c.Package)) == 0:
 		why += ", and nothing that is allowed requires it"
 	case in.leftToUser(c.Package):
-		why += ", and its Subscription asks for Manual approval, so that a user has to approve it"
+		why += ", and its Subscription asks for Manual approval, so that a user has to approve it, who needs the right to " +
+			approveRight(in.Namespace.Name()).String() + "; with " + letsApprove + " Opgate does"
 	default:
 		why += ", and operators that no policy wants wait for manual approval (ungoverned: " + string(HoldUngoverned) +
 			")"

@@ -68,7 +68,7 @@ var operatorPolicyRules = []verdict.Rule{
 	{ID: RuleOperatorPolicyLookup, Outcomes: verdict.Denies,
 		Summary: "a template of an OperatorPolicy looks up an object that its author may not get"},
 	{ID: RuleOperatorPolicyAuthorRight, Outcomes: verdict.Denies,
-		Summary: "an OperatorPolicy has an effect in another namespace that its author has no right to"},
+		Summary: "an OperatorPolicy has an effect that its author has no right to"},
 	{ID: RuleOperatorPolicyExceptionRight, Outcomes: verdict.Denies,
 		Summary: "an exception is added, prolonged or widened by a user without the RBAC verb override on the policy"},
 	{ID: RuleOperatorPolicyExceptionEnded, Outcomes: verdict.DeniesOrWarns,

@@ -16,11 +16,11 @@ import (
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// AuthorNeeds returns the rights that the author of an OperatorPolicy needs for its effects outside of its own namespace,
-// beside its templates and its exceptions: docs/rules.md has the table. One that informs reports on another namespace; an
-// enforced one acts there.
+// AuthorNeeds returns the rights that the author of an OperatorPolicy needs for what it approves, and for its effects
+// outside of its own namespace, beside its templates and its exceptions: docs/rules.md has the table. One that informs
+// reports on another namespace; an enforced one acts there.
 func AuthorNeeds(op *policyv1beta2.OperatorPolicy) []dependency.Need {
-	needs := deletionNeeds(op)
+	needs := append(deletionNeeds(op), approvalNeeds(op)...)
 	if !op.Spec.IsEnforced() {
 		needs = append(needs, previewNeeds(op)...)
 	}
@@ -44,8 +44,8 @@ func deletionNeeds(op *policyv1beta2.OperatorPolicy) (needs []dependency.Need) {
 		if name == "" {
 			object = "any " + kind
 		}
-		if namespace != "" && kind != "Namespace" {
-			object += " in namespace " + text.Name(namespace)
+		if kind != "Namespace" {
+			object = objectsIn(namespace, object)
 		}
 		right := dependency.Right{Verb: "delete", Group: group, Resource: resource, Namespace: namespace, Name: name}
 		needs = append(needs, dependency.Need{Rights: right.Wide(), Rule: RuleOperatorPolicyAuthorRight,
@@ -73,19 +73,35 @@ func deletionNeeds(op *policyv1beta2.OperatorPolicy) (needs []dependency.Need) {
 	return needs
 }
 
+// approvalNeeds returns the right to approve the plans that Opgate approves although no Subscription asks for it.
+func approvalNeeds(op *policyv1beta2.OperatorPolicy) []dependency.Need {
+	spec := &op.Spec
+	if !spec.IsEnforced() || spec.IsMustNotHave() || spec.PlanApproval != policyv1beta2.PlanApprovalIfAllowed {
+		return nil
+	}
+	target, _ := elsewhere(op, spec.Subscription.Namespace)
+	return []dependency.Need{{Rights: approveRight(target).Wide(), Rule: RuleOperatorPolicyAuthorRight,
+		Field: "spec.planApproval " + string(spec.PlanApproval), Does: "approves", Object: objectsIn(target, "InstallPlans"),
+		May: "approve"}}
+}
+
+// objectsIn returns text for objects in a namespace, "" for any.
+func objectsIn(namespace, objects string) string {
+	if namespace == "" {
+		return objects
+	}
+	return objects + " in namespace " + text.Name(namespace)
+}
+
 // previewNeeds returns the right to what the status, and warnings, tell of another namespace.
 func previewNeeds(op *policyv1beta2.OperatorPolicy) []dependency.Need {
 	target, own := elsewhere(op, op.Spec.Subscription.Namespace)
 	if own || op.Spec.Subscription.Name == "" {
 		return nil
 	}
-	object := "Subscriptions"
-	if target != "" {
-		object += " in namespace " + text.Name(target)
-	}
 	right := dependency.Right{Verb: "get", Group: olm.Group, Resource: "subscriptions", Namespace: target}
 	return []dependency.Need{{Rights: right.Wide(), Rule: RuleOperatorPolicyAuthorRight, Field: "spec.remediationAction inform", Does: "reports on",
-		Object: object, May: "get"}}
+		Object: objectsIn(target, "Subscriptions"), May: "get"}}
 }
 
 // Preview returns the right without which a write is not told of another namespace.

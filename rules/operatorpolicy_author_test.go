@@ -15,11 +15,20 @@ func TestA1A2StoredBefore(t *testing.T) {
 		edit func(*spec)
 		want string
 	}{
-		"a policy that acts":                {edit: func(*spec) {}},
-		"one that informs":                  {func(s *spec) { s.RemediationAction = "inform" }, "get subscriptions.operators.coreos.com in namespace shop"},
-		"one that keeps from deletion":      {func(s *spec) { s.Deletion = "Deny" }, "delete namespaces shop in namespace shop"},
-		"one that keeps an unknown place":   {func(s *spec) { s.Deletion, s.Subscription.Namespace = "Deny", "{{ x }}" }, "delete namespaces in the whole cluster"},
-		"one that informs on its own place": {func(s *spec) { s.RemediationAction, s.Subscription.Namespace = "inform", "policies" }, ""},
+		"a policy that acts": {edit: func(*spec) {}},
+		"one that informs":   {func(s *spec) { s.RemediationAction = "inform" }, "get subscriptions.operators.coreos.com in namespace shop"},
+		"one that approves": {func(s *spec) { s.PlanApproval = "IfAllowed" },
+			"update installplans.operators.coreos.com in namespace shop"},
+		"one that approves in its own namespace": {
+			func(s *spec) { s.PlanApproval, s.Subscription.Namespace = "IfAllowed", "policies" },
+			"update installplans.operators.coreos.com in namespace policies"},
+		"one that approves in an unknown place": {
+			func(s *spec) { s.PlanApproval, s.Subscription.Namespace = "IfAllowed", "" },
+			"update installplans.operators.coreos.com in the whole cluster"},
+		"one that approves what is asked for": {edit: func(s *spec) { s.PlanApproval = "IfRequested" }},
+		"one that keeps from deletion":        {func(s *spec) { s.Deletion = "Deny" }, "delete namespaces shop in namespace shop"},
+		"one that keeps an unknown place":     {func(s *spec) { s.Deletion, s.Subscription.Namespace = "Deny", "{{ x }}" }, "delete namespaces in the whole cluster"},
+		"one that informs on its own place":   {func(s *spec) { s.RemediationAction, s.Subscription.Namespace = "inform", "policies" }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			op := operatorPolicy("etcd", c.edit)

@@ -58,7 +58,14 @@ func TestValidatePolicy(t *testing.T) {
 		"no upgradeApproval": {func(s *spec) { s.UpgradeApproval = "" },
 			"spec.upgradeApproval: Required"},
 		"upgradeApproval Manual": {func(s *spec) { s.UpgradeApproval = "Manual" }, "spec.upgradeApproval"},
-		"upgradeApproval Never":  {func(s *spec) { s.UpgradeApproval = policyv1beta2.UpgradeApprovalNever }, ""},
+		"planApproval":           {func(s *spec) { s.PlanApproval = policyv1beta2.PlanApprovalIfAllowed }, ""},
+		"planApproval of a policy that informs": {func(s *spec) {
+			s.PlanApproval, s.RemediationAction = policyv1beta2.PlanApprovalIfAllowed, policyv1beta2.Inform
+		}, "spec.planApproval: Forbidden: a policy that informs approves no plan: remove planApproval, or write remediationAction enforce"},
+		"planApproval of a mustnothave policy": {func(s *spec) {
+			s.PlanApproval, s.ComplianceType = policyv1beta2.PlanApprovalIfRequested, policyv1beta2.MustNotHave
+		}, "spec.planApproval: Forbidden: a mustnothave policy approves no plan: remove planApproval, or write complianceType musthave or mayhave"},
+		"upgradeApproval Never": {func(s *spec) { s.UpgradeApproval = policyv1beta2.UpgradeApprovalNever }, ""},
 		"remediationAction ENFORCE": {func(s *spec) { s.RemediationAction = "ENFORCE" },
 			"spec.remediationAction"},
 		"severity of any case":              {func(s *spec) { s.Severity = "Critical" }, ""},

@@ -117,8 +117,12 @@ func awaitsApproval(n *state.Namespace) bool {
 
 const (
 	judgedFirst = "it has to judge each plan first"
+	// letsApprove is what makes Opgate approve for a Manual Subscription.
+	letsApprove = "annotation " + metakey.RequestedApproval + ": " + olm.ApprovalAutomatic +
+		", or spec.planApproval: " + string(policyv1beta2.PlanApprovalIfAllowed) + " in a policy for its package,"
 	approvedFor = "; what is allowed is approved for it as long as annotation " + metakey.RequestedApproval +
 		" says " + olm.ApprovalAutomatic
+	unasked = "; with " + letsApprove + " Opgate approves what is allowed"
 )
 
 // changeApproval sets installPlanApproval, and records what was requested if that differs. The source is that of the
@@ -174,11 +178,14 @@ func judgeApproval(in *SubscriptionInput, policies []*operatorpolicy.Policy, v *
 		if have == olm.ApprovalManual {
 			requested = requestedApproval(in.Subscription)
 		}
-		if !managed(in.Namespace, in.Subscription.Spec.Package) {
+		if !approvesAll(in.Namespace, in.Subscription.Spec.Package) {
 			because += approvedFor
 		}
 		v.Changes = append(v.Changes, changeApproval(in.Subscription, requested, want, decider.Source(), because)...)
 		return want, decider
+	}
+	if want == olm.ApprovalManual && !approvesAll(in.Namespace, in.Subscription.Spec.Package) {
+		because += unasked
 	}
 	decider.Record(v, RuleSubscriptionApproval, approvalFinding(have, want, because))
 	return have, decider
@@ -201,10 +208,7 @@ func judgeUngovernedApproval(in *SubscriptionInput, v *verdict.Verdict) string {
 			source.String(), judgedFirst+approvedFor)...)
 		return olm.ApprovalManual
 	}
-	f := approvalFinding(have, olm.ApprovalManual, judgedFirst)
-	f.Accepted += "; with annotation " + metakey.RequestedApproval + ": " + olm.ApprovalAutomatic +
-		" Opgate approves what is allowed"
-	v.Record(RuleSubscriptionApproval, source, true, f)
+	v.Record(RuleSubscriptionApproval, source, true, approvalFinding(have, olm.ApprovalManual, judgedFirst+unasked))
 	return have
 }
 

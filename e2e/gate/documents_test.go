@@ -211,7 +211,7 @@ func TestPrinterColumns(t *testing.T) {
 	stored := e.Put(t, p)
 	columns := strings.Fields(strings.Split(harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "oppol", "-n",
 		stored.GetNamespace(), stored.GetName()), "\n")[0])
-	if want := []string{"NAME", "COMPLIANCE", "ACTION", "PACKAGE", "INSTALLED", "STATE", "AGE"}; !slices.Equal(columns,
+	if want := []string{"NAME", "COMPLIANCE", "ACTION", "PACKAGE", "INSTALLED", "STATE", "WAITING", "AGE"}; !slices.Equal(columns,
 		want) {
 		t.Errorf("columns are %v, want %v", columns, want)
 	}

@@ -59,4 +59,14 @@ spec:
 		namespace)
 	waitForPolicy(t, e, p, is(compliant), has(""), wantCondition("SubscriptionCompliant=True SubscriptionNotPresent"))
 	e.WantNames(t, harness.Subscriptions, namespace)
+
+	// With planApproval it approves for a Manual Subscription, as in git, which stays so.
+	e.Edit(t, p, `{"spec":{"planApproval":"IfAllowed"}}`)
+	e.Subscribe(t, namespace, "etcd", harness.Etcd2, "Manual")
+	e.WaitForCSV(t, namespace, harness.Etcd2)
+	sub = e.Get(t, harness.Subscriptions, namespace, "etcd")
+	harness.WantField(t, sub, `"Manual"`, "spec", "installPlanApproval")
+	if len(sub.GetAnnotations()) > 0 {
+		t.Errorf("the Subscription has annotations %v", sub.GetAnnotations())
+	}
 }

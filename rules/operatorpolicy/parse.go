@@ -33,7 +33,7 @@ var schema = sync.OnceValue(func() *crdschema.Schema {
 
 // onlyReported are the fields that only the loop reads: judging does without what is not valid there.
 var onlyReported = []string{"spec.severity", "spec.operatorGroup", "spec.subscription.config", "spec.removalBehavior",
-	"spec.deletion", "spec.maximumWait", "spec.complianceConfig", "spec.statusConfig", "spec.exceptions"}
+	"spec.planApproval", "spec.deletion", "spec.maximumWait", "spec.complianceConfig", "spec.statusConfig", "spec.exceptions"}
 
 // holds reports whether nothing that the policy governs is allowed while a field is not valid.
 func holds(path string) bool {

@@ -72,6 +72,7 @@ type ruleGroups struct {
 
 type alert struct {
 	Alert       string            `json:"alert"`
+	Record      string            `json:"record"`
 	Expr        string            `json:"expr"`
 	For         string            `json:"for"`
 	Labels      map[string]string `json:"labels"`
@@ -83,7 +84,9 @@ func (g *ruleGroups) alerts() map[string]alert {
 	all := map[string]alert{}
 	for _, group := range g.Groups {
 		for _, a := range group.Rules {
-			all[a.Alert] = a
+			if a.Record == "" {
+				all[a.Alert] = a
+			}
 		}
 	}
 	return all

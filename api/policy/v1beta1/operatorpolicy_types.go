@@ -280,7 +280,9 @@ type SubscriptionTemplate struct {
 // +kubebuilder:printcolumn:name="Package",type=string,JSONPath=`.spec.subscription.name`,description="The package of the operator"
 // +kubebuilder:printcolumn:name="Installed",type=string,JSONPath=`.status.installedVersion`,description="The installed ClusterServiceVersion"
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.conditions[?(@.type=="ClusterServiceVersionCompliant")].reason`,description="The state of the ClusterServiceVersion, such as InstallSucceeded"
+// +kubebuilder:printcolumn:name="Waiting",type=string,JSONPath=`.status.waiting`,description="The ClusterServiceVersion that waits for approval, and what for"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="InstallPlanCompliant")].message`,description="The InstallPlan, and every reason why it waits"
 type OperatorPolicy struct {
 	metav1.TypeMeta `json:",inline"`
 

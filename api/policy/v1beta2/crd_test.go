@@ -59,7 +59,11 @@ func TestPrinterColumns(t *testing.T) {
 		{"Package", ".spec.subscription.name"},
 		{"Installed", ".status.installedVersion"},
 		{"State", `.status.conditions[?(@.type=="ClusterServiceVersionCompliant")].reason`},
+		{"Waiting", ".status.waiting"},
 		{"Age", ".metadata.creationTimestamp"},
+		{"Upgrades", ".spec.upgradeApproval"},
+		{"Approves", ".spec.planApproval"},
+		{"Message", `.status.conditions[?(@.type=="InstallPlanCompliant")].message`},
 	}
 	var got [][2]string
 	for _, column := range loadCRD(t).Version.AdditionalPrinterColumns {

@@ -12,11 +12,3 @@ func (s *OperatorPolicySpec) IsEnforced() bool {
 func (s *OperatorPolicySpec) IsMustNotHave() bool {
 	return s.ComplianceType == MustNotHave
 }
-
-// EffectiveUpgradeApproval is UpgradeApproval with the older spelling Never read as None.
-func (s *OperatorPolicySpec) EffectiveUpgradeApproval() UpgradeApproval {
-	if s.UpgradeApproval == UpgradeApprovalNever {
-		return UpgradeApprovalNone
-	}
-	return s.UpgradeApproval
-}

@@ -29,6 +29,23 @@ func TestIsMustNotHave(t *testing.T) {
 	}
 }
 
+func TestEffectivePlanApproval(t *testing.T) {
+	const requested, allowed = v1beta2.PlanApprovalIfRequested, v1beta2.PlanApprovalIfAllowed
+	for complianceType, want := range map[v1beta2.ComplianceType]map[v1beta2.PlanApproval]v1beta2.PlanApproval{
+		v1beta2.MustHave:    {"": allowed, requested: requested, allowed: allowed, "Always": "Always"},
+		v1beta2.MayHave:     {"": requested, requested: requested, allowed: allowed, "Always": "Always"},
+		v1beta2.MustNotHave: {"": requested, requested: requested, allowed: requested, "Always": requested},
+		"":                  {"": requested},
+	} {
+		for written, want := range want {
+			spec := v1beta2.OperatorPolicySpec{ComplianceType: complianceType, PlanApproval: written}
+			if got := spec.EffectivePlanApproval(); got != want {
+				t.Errorf("planApproval %q of %q reads as %q, want %q", written, complianceType, got, want)
+			}
+		}
+	}
+}
+
 func TestEffectiveUpgradeApproval(t *testing.T) {
 	for written, want := range map[v1beta2.UpgradeApproval]v1beta2.UpgradeApproval{
 		v1beta2.UpgradeApprovalAutomatic: v1beta2.UpgradeApprovalAutomatic,

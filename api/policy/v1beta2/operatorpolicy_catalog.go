@@ -1,5 +1,14 @@
 package v1beta2
 
+// DeprecatedAction says what happens to what the catalog deprecates.
+type DeprecatedAction string
+
+// Values of DeprecatedAction.
+const (
+	DeprecatedHold  DeprecatedAction = "Hold"
+	DeprecatedAllow DeprecatedAction = "Allow"
+)
+
 // CatalogAction says what happens to InstallPlans from a catalog with an image that is not accepted.
 type CatalogAction string
 

@@ -1,5 +1,20 @@
 package v1beta2
 
+// Severity is a label for reports; it changes no decision.
+type Severity string
+
+// Values of Severity. The capitalised spellings mean the same.
+const (
+	SeverityLow             Severity = "low"
+	SeverityLowCapital      Severity = "Low"
+	SeverityMedium          Severity = "medium"
+	SeverityMediumCapital   Severity = "Medium"
+	SeverityHigh            Severity = "high"
+	SeverityHighCapital     Severity = "High"
+	SeverityCritical        Severity = "critical"
+	SeverityCriticalCapital Severity = "Critical"
+)
+
 // ComplianceConfigAction says what a finding does to the policy's compliance.
 // +kubebuilder:validation:Enum=Compliant;NonCompliant
 type ComplianceConfigAction string

@@ -90,6 +90,15 @@ type OperatorPolicyStatus struct {
 	// +optional
 	InstalledVersion string `json:"installedVersion,omitempty"`
 
+	// The ClusterServiceVersion that waits for approval and, in parentheses, what
+	// for: the first rule that holds it and how many more do, or a user. Absent if
+	// none waits.
+	// ---
+	// An addition of Opgate, for the printer column Waiting.
+	//
+	// +optional
+	Waiting string `json:"waiting,omitempty"`
+
 	// The latest end of an exception of the spec that has ended, as in RFC 3339.
 	// None that ends then or before counts again, whatever the clock of a replica
 	// says. At most one.

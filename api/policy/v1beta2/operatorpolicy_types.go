@@ -18,21 +18,6 @@ const (
 	EnforceCapital RemediationAction = "Enforce"
 )
 
-// Severity is a label for reports; it changes no decision.
-type Severity string
-
-// Values of Severity. The capitalised spellings mean the same.
-const (
-	SeverityLow             Severity = "low"
-	SeverityLowCapital      Severity = "Low"
-	SeverityMedium          Severity = "medium"
-	SeverityMediumCapital   Severity = "Medium"
-	SeverityHigh            Severity = "high"
-	SeverityHighCapital     Severity = "High"
-	SeverityCritical        Severity = "critical"
-	SeverityCriticalCapital Severity = "Critical"
-)
-
 // ComplianceType says whether the operator has to be present, may be present, or has to be absent.
 type ComplianceType string
 
@@ -43,33 +28,14 @@ const (
 	MustNotHave ComplianceType = "mustnothave"
 )
 
-// UpgradeApproval says whether upgrades of an installed operator are approved.
-type UpgradeApproval string
-
-// Values of UpgradeApproval. Read it through
-// OperatorPolicySpec.EffectiveUpgradeApproval.
-const (
-	UpgradeApprovalAutomatic UpgradeApproval = "Automatic"
-	UpgradeApprovalNone      UpgradeApproval = "None"
-	// UpgradeApprovalNever is an older spelling of None.
-	UpgradeApprovalNever UpgradeApproval = "Never"
-)
-
-// DeprecatedAction says what happens to what the catalog deprecates.
-type DeprecatedAction string
-
-// Values of DeprecatedAction.
-const (
-	DeprecatedHold  DeprecatedAction = "Hold"
-	DeprecatedAllow DeprecatedAction = "Allow"
-)
-
 // OperatorPolicySpec is what the author of a policy asks for.
 // ---
 // Unknown fields are kept in storage here and in the structures below:
 // pruning a misspelt "version" would leave a policy that allows every version, and the webhook nothing to refuse.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
+// +kubebuilder:validation:XValidation:rule="!has(self.planApproval) || self.complianceType != 'mustnothave'",message="a mustnothave policy approves no plan: remove planApproval, or write complianceType musthave or mayhave",fieldPath=".planApproval",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="!has(self.planApproval) || self.remediationAction in ['enforce', 'Enforce']",message="a policy that informs approves no plan: remove planApproval, or write remediationAction enforce",fieldPath=".planApproval",reason=FieldValueForbidden
 type OperatorPolicySpec struct {
 	// Whether the policy acts or only reports.
 	//
@@ -201,11 +167,29 @@ type OperatorPolicySpec struct {
 	// Subscription: Automatic only if complianceType is not mustnothave, this field is
 	// Automatic, versions and versionRange are empty, none of deprecated, a class of
 	// consent, catalog, approvalWindows, freezes and minimumAge holds plans, and no cluster constraint applies; Manual
-	// otherwise. With Manual, InstallPlans that the policy allows are still approved without a person.
+	// otherwise. With Manual, planApproval says who approves.
 	//
 	// +kubebuilder:validation:Enum=Automatic;None;Never
 	// +required
 	UpgradeApproval UpgradeApproval `json:"upgradeApproval"`
+
+	// Which of the InstallPlans that the policy allows Opgate approves. A user
+	// approves the others. Optional.
+	//
+	// - IfRequested, the default with mayhave: those for which the Subscription asks
+	//   for Automatic, by installPlanApproval or annotation opgate.io/requested-approval.
+	// - IfAllowed, the default with musthave: all of them, also if the Subscription
+	//   says Manual, as in git. Its author needs the right to update InstallPlans there.
+	//
+	// A plan is approved once this holds for every operator in it. upgradeApproval
+	// None holds upgrades whatever this field says, and installPlanApproval does not
+	// depend on it. Refused with remediationAction inform and complianceType mustnothave.
+	// ---
+	// An addition of Opgate.
+	//
+	// +kubebuilder:validation:Enum=IfRequested;IfAllowed
+	// +optional
+	PlanApproval PlanApproval `json:"planApproval,omitempty"`
 
 	// What happens to InstallPlans with a version that is deprecated in its
 	// catalog, or whose channel or package is. Optional.
@@ -404,7 +388,11 @@ type OperatorPolicySpec struct {
 // +kubebuilder:printcolumn:name="Package",type=string,JSONPath=`.spec.subscription.name`,description="The package of the operator"
 // +kubebuilder:printcolumn:name="Installed",type=string,JSONPath=`.status.installedVersion`,description="The installed ClusterServiceVersion"
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.conditions[?(@.type=="ClusterServiceVersionCompliant")].reason`,description="The state of the ClusterServiceVersion, such as InstallSucceeded"
+// +kubebuilder:printcolumn:name="Waiting",type=string,JSONPath=`.status.waiting`,description="The ClusterServiceVersion that waits for approval, and what for"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Upgrades",type=string,priority=1,JSONPath=`.spec.upgradeApproval`,description="Whether upgrades are approved"
+// +kubebuilder:printcolumn:name="Approves",type=string,priority=1,JSONPath=`.spec.planApproval`,description="Which allowed InstallPlans Opgate approves, where the policy says so"
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="InstallPlanCompliant")].message`,description="The InstallPlan, and every reason why it waits"
 type OperatorPolicy struct {
 	metav1.TypeMeta `json:",inline"`
 

@@ -49,6 +49,9 @@ func TestEnums(t *testing.T) {
 		{field: "spec.upgradeApproval", require: true,
 			accept: texts(v1beta2.UpgradeApprovalAutomatic, v1beta2.UpgradeApprovalNone, v1beta2.UpgradeApprovalNever),
 			refuse: []string{"", "Manual", "automatic", "none"}},
+		{field: "spec.planApproval",
+			accept: texts(v1beta2.PlanApprovalIfRequested, v1beta2.PlanApprovalIfAllowed),
+			refuse: []string{"", "ifAllowed", "Automatic", "Always", "IfAllowed "}},
 		{field: "spec.deprecated",
 			accept: texts(v1beta2.DeprecatedHold, v1beta2.DeprecatedAllow),
 			refuse: []string{"", "hold", "Deny", "Hold "}},
@@ -99,6 +102,7 @@ func TestEnums(t *testing.T) {
 		path := strings.Split(test.field, ".")
 		for _, value := range test.accept {
 			obj := minimal()
+			set(obj, "enforce", "spec", "remediationAction")
 			set(obj, value, path...)
 			if _, errs := c.Admit(obj); len(errs) > 0 {
 				t.Errorf("%s: %q is refused: %v", test.field, value, errs)
@@ -106,6 +110,7 @@ func TestEnums(t *testing.T) {
 		}
 		for _, value := range test.refuse {
 			obj := minimal()
+			set(obj, "enforce", "spec", "remediationAction")
 			set(obj, value, path...)
 			_, errs := c.Admit(obj)
 			if len(errs) != 1 || errs[0].Field != test.field {
@@ -185,6 +190,11 @@ func TestSchemaRefuses(t *testing.T) {
 		{name: "a version is a number", path: "spec.versions", value: []any{int64(1)}, at: "spec.versions[0]"},
 		{name: "too many versions", path: "spec.versions", value: many},
 		{name: "version range too long", path: "spec.versionRange", value: strings.Repeat(" ", 1024) + "1"},
+		{name: "a policy that informs approves plans", path: "spec.planApproval", value: "IfAllowed"},
+		{name: "a mustnothave policy approves plans", path: "spec", at: "spec.planApproval",
+			value: map[string]any{"remediationAction": "enforce", "complianceType": "mustnothave",
+				"upgradeApproval": "Automatic", "planApproval": "IfRequested",
+				"subscription": map[string]any{"name": "etcd"}}},
 		{name: "consent is text", path: "spec.consent", value: "Hold"},
 		{name: "accepted is text", path: "spec.consent.accepted", value: "sha256:aa"},
 		{name: "too many accepted", path: "spec.consent.accepted", value: many[:65]},

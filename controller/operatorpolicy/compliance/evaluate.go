@@ -38,15 +38,17 @@ func Evaluate(in *Input) Outcome {
 }
 
 // valid returns the outcome of a valid policy.
-func (e *evaluation) valid() Outcome {
+func (e *evaluation) valid() (out Outcome) {
 	switch spec := &e.Policy.Spec; {
 	case spec.ComplianceType == policyv1beta2.MayHave:
-		return e.wake(e.mayhave())
+		out = e.wake(e.mayhave())
 	case !spec.IsMustNotHave():
-		return e.wake(e.musthave())
+		out = e.wake(e.musthave())
+	default:
+		out = removal(e.Input)
+		out.Conditions = slices.Concat([]Condition{validated()}, out.Conditions, []Condition{e.minorChannel()})
 	}
-	out := removal(e.Input)
-	out.Conditions = slices.Concat([]Condition{validated()}, out.Conditions, []Condition{e.minorChannel()})
+	out.Waiting = e.waiting
 	return out
 }
 
@@ -66,8 +68,9 @@ type evaluation struct {
 	// unlinked if the Subscription does not refer to it.
 	csv      *olm.CSV
 	unlinked bool
-	// upgrade is the one in progress, nil if there is none.
+	// upgrade is the one in progress, nil if there is none. Waiting is that of the Outcome.
 	upgrade *upgrade
+	waiting string
 	// manifest is the package in the catalog of the existing or desired Subscription; nil if not known.
 	manifest *catalog.Package
 	catalog  olm.Catalog

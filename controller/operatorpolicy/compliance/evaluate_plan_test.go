@@ -231,3 +231,30 @@ func TestEvaluateInstallPlan(t *testing.T) {
 		s.run(t)
 	}
 }
+
+// TestWaiting is what the printer column shows of a plan that requires approval.
+func TestWaiting(t *testing.T) {
+	pending := plan("install-b", olm.PhaseRequiresApproval, "etcd.v1.3.0")
+	listed, upgrade := verdict.Reason{Rule: "bundle/version"}, verdict.Reason{Rule: "bundle/upgrade"}
+	for name, c := range map[string]struct {
+		plan     *olm.InstallPlan
+		approval Approval
+		want     string
+	}{
+		"a rule holds it":            {pending, Approval{Reasons: []verdict.Reason{listed}}, "etcd.v1.3.0 (bundle/version)"},
+		"several rules do":           {pending, Approval{Reasons: []verdict.Reason{listed, upgrade}}, "etcd.v1.3.0 (bundle/version +1)"},
+		"its Subscription is Manual": {pending, Approval{Reasons: []verdict.Reason{{Message: "it is held"}}}, "etcd.v1.3.0 (a user)"},
+		"a policy informs":           {pending, Approval{}, "etcd.v1.3.0 (a user)"},
+		"the approval failed":        {pending, Approval{Problem: "conflict"}, "etcd.v1.3.0 (Opgate, which tries again)"},
+		"it was approved":            {approved(plan("install-b", olm.PhaseRequiresApproval, "etcd.v1.3.0")), Approval{}, ""},
+		"it is complete":             {plan("install-b", olm.PhaseComplete, "etcd.v1.3.0"), Approval{}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := input(enforced, upgrading(c.plan, "install-b"))
+			in.Approvals["install-b"] = c.approval
+			if status, _ := Finish(in, Evaluate(in), 0); status.Waiting != c.want {
+				t.Errorf("waiting is %q, want %q", status.Waiting, c.want)
+			}
+		})
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 const (
@@ -154,6 +155,7 @@ func (e *evaluation) pending(plan *olm.InstallPlan) (metav1.ConditionStatus, str
 			available = " is planned, which the " + text.Name(name) + " channel is not known to have"
 		}
 	}
+	e.waiting = waiting(current, &approval)
 	message := fmt.Sprintf("%s%s%s, the InstallPlan %s for [%s] awaits approval", what, current, available,
 		planName(plan), text.Names(slices.Sorted(slices.Values(plan.Spec.CSVNames)), maxListed))
 	var why []string
@@ -174,4 +176,18 @@ func (e *evaluation) pending(plan *olm.InstallPlan) (metav1.ConditionStatus, str
 		message += "; " + sentences(why)
 	}
 	return statusIf(tolerated), reasonRequiresApproval, message
+}
+
+// waiting names a ClusterServiceVersion that waits for approval, and what for. What no rule holds a user may approve.
+func waiting(csv string, a *Approval) string {
+	held := filter(a.Reasons, func(r verdict.Reason) bool { return r.Rule != "" })
+	switch {
+	case a.Problem != "":
+		return csv + " (Opgate, which tries again)"
+	case len(held) == 0:
+		return csv + " (a user)"
+	case len(held) == 1:
+		return csv + " (" + string(held[0].Rule) + ")"
+	}
+	return fmt.Sprintf("%s (%s +%d)", csv, held[0].Rule, len(held)-1)
 }

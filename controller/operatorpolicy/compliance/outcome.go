@@ -22,6 +22,8 @@ type Outcome struct {
 	After time.Duration
 	// InstalledVersion is the installed ClusterServiceVersion, "" for none.
 	InstalledVersion string
+	// Waiting is the ClusterServiceVersion that waits for approval, and what for; "" for none.
+	Waiting string
 }
 
 // Condition is a condition of the status before it is written, with its related objects.

@@ -42,6 +42,7 @@ func Finish(in *Input, out Outcome, historyMost int) (policyv1beta2.OperatorPoli
 		OverlappingPolicies:       append([]string(nil), in.Overlaps...),
 		History:                   nextHistory(previous.History, message, in.Now, historyMost),
 		InstalledVersion:          out.InstalledVersion,
+		Waiting:                   out.Waiting,
 		EndedExceptions:           in.Rules.Exceptions().Ended(in.Now),
 	}
 	slices.SortFunc(next.Conditions, func(a, b metav1.Condition) int { return cmp.Compare(a.Type, b.Type) })
