@@ -249,7 +249,8 @@ func TestEvaluateSubscriptionObjects(t *testing.T) {
 			"apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
 			"metadata": map[string]any{"name": "etcd", "namespace": "shop", "labels": map[string]any{metakey.Managed: ""},
 				"annotations": map[string]any{metakey.Managed: "policies.etcd-policy",
-					metakey.PolicyFields: fields, metakey.CreatedBy: "uid-policy"}},
+					metakey.PolicyFields: fields, metakey.CreatedBy: createdMark(kindSubscription,
+						olm.ObjectMeta{Namespace: "shop", Name: "etcd"})}},
 			"spec": spec,
 		}
 	}
