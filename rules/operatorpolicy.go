@@ -146,7 +146,8 @@ func JudgeOperatorPolicy(in OperatorPolicyInput) verdict.Verdict {
 	v.Add(RuleOperatorPolicyGroup, groupOfAnother(&in))
 	in.Policy.Exceptions().Judge(&v, RuleOperatorPolicyExceptionEnded, in.Now, in.Review)
 	if v.Decision == verdict.Allow {
-		(&preview{&in, op, in.Policy, &v}).policy()
+		group, _ := operatorpolicy.GroupOf(&op.Spec)
+		(&preview{&in, op, in.Policy, &v, group}).policy()
 	}
 	return v.Sorted()
 }

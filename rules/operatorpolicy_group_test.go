@@ -62,7 +62,7 @@ func TestCreatedMark(t *testing.T) {
 	}
 }
 
-// TestGroupHolder: an OperatorGroup belongs to the policy that created it, and one of nobody to the oldest policy that
+// TestGroupHolder: an OperatorGroup belongs to the policy that created it, and any other to the oldest policy that
 // names it. What both want alike, or one leaves open, is no contradiction.
 func TestGroupHolder(t *testing.T) {
 	key := []byte("a key of 32 bytes, for tests only")

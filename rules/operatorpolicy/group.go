@@ -30,6 +30,16 @@ type Group struct {
 	Name string
 	// Fields are those of its spec that the policy sets, in the form of unstructured objects. An empty value sets nothing.
 	Fields map[string]any
+
+	names []string
+}
+
+// Names returns the target namespaces that the policy lists.
+func (g *Group) Names() []string {
+	if g == nil {
+		return nil
+	}
+	return g.names
 }
 
 // GroupOf returns the OperatorGroup that a policy names, nil if it names none, and a sentence on each field that cannot
@@ -54,7 +64,7 @@ func GroupOf(spec *policyv1beta2.OperatorPolicySpec) (*Group, []string) {
 		for i, name := range targets {
 			names[i] = name
 		}
-		group.Fields[GroupTargets] = names
+		group.names, group.Fields[GroupTargets] = targets, names
 	}
 	if !EmptySelector(selector) {
 		group.Fields[GroupSelector] = selector
@@ -76,7 +86,7 @@ func (g *Group) Targets() bool {
 	return g != nil && (g.Fields[GroupTargets] != nil || g.Fields[GroupSelector] != nil)
 }
 
-// Differs returns the first field to which the policy gives another value than these fields have, "" if there is none.
+// Differs returns the first field that the policy sets to another value than these fields have, "" if there is none.
 // They are those of a stored OperatorGroup, or those that another policy sets: what that leaves open contradicts nothing.
 func (g *Group) Differs(from map[string]any, stored bool) string {
 	other := &Group{Fields: from}

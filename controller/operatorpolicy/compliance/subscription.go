@@ -208,10 +208,10 @@ func (e *evaluation) catalogAsked() string {
 	case c.Name == "" && c.Namespace == "":
 		return "a catalog"
 	case c.Namespace == "":
-		return "a catalog named " + c.Name
+		return "a catalog named " + text.Name(c.Name)
 	case c.Name == "":
 		return "a catalog in namespace " + c.Namespace
 	default:
-		return "catalog " + c.Namespace + "/" + c.Name
+		return "catalog " + text.Name(c.Namespace+"/"+c.Name)
 	}
 }
