@@ -111,8 +111,8 @@ func TestEvaluateGroupOwner(t *testing.T) {
 		{
 			name: "targets that people have set in their group stay", given: []given{enforced, present, policyGroup(),
 				group("scoped", targets("a"))},
-			says: map[string]string{TypeOperatorGroup: "the OperatorGroup matches what is required by the policy; it is for a, which stays: " +
-				"the policy names no target namespaces, and did not create it"},
+			says: map[string]string{TypeOperatorGroup: "the OperatorGroup matches what is required by the policy; it is for a, which stays, " +
+				"since the policy names no target namespaces"},
 		},
 	} {
 		s.run(t)

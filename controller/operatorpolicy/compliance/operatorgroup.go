@@ -115,7 +115,7 @@ func (e *evaluation) withMark(
 // otherScope states for which namespaces a group is that the policy would have created for others, to follow a sentence;
 // "" for one that is as the policy sets it, or of which that is not known.
 func (e *evaluation) otherScope(group *olm.OperatorGroup, live map[string]any) string {
-	wrote, _, created := rules.Created(e.Key, e.Policy, kindOperatorGroup, &group.Metadata)
+	wrote, marked, created := rules.Created(e.Key, e.Policy, kindOperatorGroup, &group.Metadata)
 	would := map[string]any{}
 	if e.wanted.group == nil {
 		would, _ = e.defaultGroup()
@@ -136,8 +136,8 @@ func (e *evaluation) otherScope(group *olm.OperatorGroup, live map[string]any) s
 	case known:
 		scope = text.Names(targets, maxListed)
 	}
-	if !created {
-		return "; it is for " + scope + ", which stays: the policy names no target namespaces, and did not create it"
+	if e.wanted.group != nil && !marked {
+		return "; it is for " + scope + ", which stays, since the policy names no target namespaces"
 	}
 	return "; the policy created it for other namespaces: another client has changed it, and it is for " + scope +
 		" now; name the target namespaces in spec.operatorGroup to have them enforced"
