@@ -39,6 +39,7 @@ const (
 	RuleOperatorPolicyUncovered      verdict.RuleID = "operatorpolicy/uncovered"
 	RuleOperatorPolicyPending        verdict.RuleID = "operatorpolicy/pending"
 	RuleOperatorPolicySeveralTargets verdict.RuleID = "operatorpolicy/several-targets"
+	RuleOperatorPolicyGroup          verdict.RuleID = "operatorpolicy/group"
 	RuleOperatorPolicyLookup         verdict.RuleID = "operatorpolicy/lookup"
 	RuleOperatorPolicyAuthorRight    verdict.RuleID = "operatorpolicy/author-right"
 	RuleOperatorPolicyExceptionRight verdict.RuleID = "operatorpolicy/exception-right"
@@ -65,6 +66,8 @@ var operatorPolicyRules = []verdict.Rule{
 		Summary: "what the OperatorPolicy does to InstallPlans that wait for approval"},
 	{ID: RuleOperatorPolicySeveralTargets, Outcomes: verdict.Warns,
 		Summary: "the OperatorGroup of an OperatorPolicy names several target namespaces, which OLM advises against"},
+	{ID: RuleOperatorPolicyGroup, Outcomes: verdict.Denies,
+		Summary: "an OperatorPolicy would change the OperatorGroup that another one created or names"},
 	{ID: RuleOperatorPolicyLookup, Outcomes: verdict.Denies,
 		Summary: "a template of an OperatorPolicy looks up an object that its author may not get"},
 	{ID: RuleOperatorPolicyAuthorRight, Outcomes: verdict.Denies,
@@ -140,9 +143,11 @@ func JudgeOperatorPolicy(in OperatorPolicyInput) verdict.Verdict {
 		}
 		v.AddFaults(id, field.ErrorList{err})
 	}
+	v.Add(RuleOperatorPolicyGroup, groupOfAnother(&in))
 	in.Policy.Exceptions().Judge(&v, RuleOperatorPolicyExceptionEnded, in.Now, in.Review)
 	if v.Decision == verdict.Allow {
-		(&preview{&in, op, in.Policy, &v}).policy()
+		group, _ := operatorpolicy.GroupOf(&op.Spec)
+		(&preview{&in, op, in.Policy, &v, group}).policy()
 	}
 	return v.Sorted()
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/blang/semver/v4"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
@@ -28,6 +29,8 @@ type preview struct {
 	op *policyv1beta2.OperatorPolicy
 	p  *operatorpolicy.Policy
 	v  *verdict.Verdict
+	// group is the OperatorGroup that the policy names, nil for none.
+	group *operatorpolicy.Group
 }
 
 func (in *preview) warn(id verdict.RuleID, what, more string) {
@@ -45,15 +48,21 @@ func (in *preview) unused(field string) {
 func (in *preview) policy() {
 	p := in.p
 	in.versions()
+	if source := p.Catalog.Name; source != "" && !strings.Contains(source, "{{") {
+		if problems := validation.IsDNS1123Subdomain(source); len(problems) > 0 {
+			in.ineffective("spec.subscription.source "+text.Quote(source)+
+				" is a name that no CatalogSource can have, so that nothing is installed from it",
+				cmp.Or(operatorpolicy.NotASCII(source), problems[0]))
+		}
+	}
 	if p.Catalog.Name != "" && p.Catalog.Namespace == "" {
 		in.ineffective("spec.subscription.source "+text.Quote(p.Catalog.Name)+
 			" without spec.subscription.sourceNamespace matches a catalog of that name in any namespace",
 			"it may be one that a tenant has made; set spec.subscription.sourceNamespace too")
 	}
-	if targets := operatorpolicy.SeveralTargets(in.op); targets != nil {
+	if targets := in.group.Names(); len(targets) > 1 {
 		in.warn(RuleOperatorPolicySeveralTargets, "spec.operatorGroup names several target namespaces, "+
-			text.Names(targets,
-				verdict.MaxListed), oneTarget)
+			text.Names(targets, verdict.MaxListed), oneTarget)
 	}
 	if spec := &in.op.Spec; spec.ComplianceType == policyv1beta2.MayHave && spec.OperatorGroup != nil {
 		in.ineffective("spec.operatorGroup has no effect with complianceType mayhave, which installs nothing",
@@ -353,20 +362,13 @@ func (in *preview) subscription(ns *state.Namespace) {
 	if in.Package != nil {
 		s.Offered = in.Package(p.Package, sub.Catalog())
 	}
-	s.InstalledElsewhere = in.Copied != nil && in.Copied(p.Package, p.TargetNamespace) && targets(in.op)
+	s.InstalledElsewhere = in.Copied != nil && in.Copied(p.Package, p.TargetNamespace) && in.group.Targets()
 	for i := range subscriptionRules {
 		if r := &subscriptionRules[i]; slices.Contains(moments, r.previews) {
 			r.judge(s, r.ID, in.v)
 		}
 	}
 	in.offer(s)
-}
-
-// targets reports whether the OperatorGroup of a policy is for some namespaces: only then is an operator that serves
-// all of them installed again.
-func targets(op *policyv1beta2.OperatorPolicy) bool {
-	group := op.Spec.OperatorGroup
-	return group != nil && (group.TargetNamespaces != nil || group.Selector != nil || group.Target != nil)
 }
 
 // offer warns of a policy that allows nothing that OLM can install from the channel.

@@ -124,7 +124,7 @@ func (r *reconciler) evaluate(
 	in := new(*shared)
 	in.Policy, in.Rules, in.Problems, in.Approvals = op, p, p.Problems, approvals
 	in.Cluster = op.Labels[metakey.ClusterName]
-	in.Grants, in.Escaped, in.Now = r.Grants, r.Escaped(p.Namespace, p.Name), r.Now()
+	in.Grants, in.Key, in.Escaped, in.Now = r.Grants, r.Key(), r.Escaped(p.Namespace, p.Name), r.Now()
 	in.Unverified = rules.UnverifiedAuthor(r.Key(), p.Object)
 	in.Package = func(c olm.Catalog) *catalog.Package { return r.Packages.Get(p.Package, c) }
 	if overlap := rules.Overlapping(in.Namespace, p.Package); p.Enforced && len(overlap) > 1 {

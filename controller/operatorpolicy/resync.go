@@ -64,8 +64,8 @@ func (r *reconciler) resync(
 		func(p *operatorpolicy.Policy) bool { return p.Enforced })
 	subscriptions := w.Namespace.Subscriptions()
 	i := slices.IndexFunc(subscriptions, func(s *olm.Subscription) bool {
-		return refused(s) || compliance.FailureOutdated(s, w.Namespace.CSVs()) ||
-			compliance.CatalogRecovered(s, w.Catalogs, w.CatalogSource) || dangling(s, ns) || interrupted(s, ns) != nil
+		return refused(s) || rules.FailureOutdated(s, w.Namespace.CSVs()) ||
+			compliance.CatalogRecovered(s, w.Catalogs, w.CatalogSource) || rules.Dangling(s, ns) || interrupted(s, ns) != nil
 	})
 	now := r.Now()
 	due, after := noted.resync.due(i >= 0 && acts, now)
@@ -91,7 +91,7 @@ func (r *reconciler) repair(ctx context.Context, sub *olm.Subscription, ns *stat
 		return r.writer.Patch(ctx, apply.Version(snapshot.InstallPlans, &plan.Metadata),
 			map[string]any{"status": map[string]any{"phase": olm.PhaseInstalling}}, "status")
 	}
-	if dangling(sub, ns) {
+	if rules.Dangling(sub, ns) {
 		// As OLM does, unless the plan was deleted before OLM had set a condition for it.
 		return r.writer.Patch(ctx, apply.Version(snapshot.Subscriptions, &sub.Metadata), map[string]any{
 			"status": map[string]any{"installPlanRef": nil, "installplan": nil, "currentCSV": nil, "state": nil,
@@ -104,12 +104,6 @@ func (r *reconciler) repair(ctx context.Context, sub *olm.Subscription, ns *stat
 func refused(s *olm.Subscription) bool {
 	c := s.Condition(compliance.TypeBundleUnpackFailed)
 	return c != nil && c.Reason == "EnsureInstallPlanFailed"
-}
-
-// dangling reports whether OLM treats a deleted plan as pending.
-func dangling(s *olm.Subscription, ns *state.Namespace) bool {
-	return s.Status.State == olm.StateUpgradePending && s.Status.InstallPlan.Name != "" &&
-		planNamed(ns, s.Status.InstallPlan.Name) == nil
 }
 
 // interrupted returns the plan of a Subscription if an outage of Opgate has failed it, else nil. Earlier plans are

@@ -302,7 +302,8 @@ func addTo(
 	feed.SetCluster(facts.Cluster{Version: "1.37.2"})
 	feed.Lead()
 	loop := &operatorpolicy.Controller{Store: store, Packages: packages, Log: logr.Discard(),
-		Metrics: operatorpolicy.NewMetrics(registry, registry), Writes: writes, Now: now, Key: func() []byte { return nil },
+		Metrics: operatorpolicy.NewMetrics(registry, registry), Writes: writes, Now: now,
+		Key:        func() []byte { return []byte("key") },
 		Ungoverned: rules.ApproveUngoverned, HistoryLength: 10, Escaped: func(string, string) []string { return nil }}
 	compared := &catalogs.Controller{Store: store, Client: streams, Namespace: ownNamespace, Writes: writes,
 		Log: logr.Discard(), Now: time.Now}

@@ -20,8 +20,8 @@ func TestSchemaOfPolicies(t *testing.T) {
 	for field, c := range map[string]struct{ value, says string }{
 		"name":            {"Etcd.Operator", `"Etcd.Operator": a lowercase RFC 1123 label must consist of`},
 		"namespace":       {strings.Repeat("a", 64), "must be no more than 63 characters"},
-		"source":          {"\u0441ommunity", "must be ASCII: type the name instead of copying it"},
-		"sourceNamespace": {"a.b", `"a.b": a lowercase RFC 1123 label must consist of`},
+		"source":          {"community ", `"community ": must not start or end with white space`},
+		"sourceNamespace": {"\u0441lm", "must be ASCII: type the name instead of copying it"},
 		"startingCSV":     {"etcd/v1", `"etcd/v1": a lowercase RFC 1123 subdomain must consist of`},
 		"channel":         {"stable ", `"stable ": must not start or end with white space`},
 	} {
@@ -39,7 +39,7 @@ func TestSchemaOfPolicies(t *testing.T) {
 	policy := e.Put(t, harness.OperatorPolicy(namespace))
 	e.Sync(t)
 	wrong := policy.DeepCopy()
-	harness.WithField(wrong, "my catalog", "spec", "subscription", "source")
+	harness.WithField(wrong, "etcd/v1", "spec", "subscription", "startingCSV")
 	if err := e.StorePolicy(t.Context(), wrong); err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestSchemaOfPolicies(t *testing.T) {
 	harness.Eventually(t, "it is held", func(ctx context.Context) error {
 		result, err := e.Kubectl(ctx, cluster.Admin, sub, create...)
 		if err == nil && (!strings.Contains(result.Stderr, "(policy/unreadable)") ||
-			!strings.Contains(result.Stderr, "spec.subscription.source is not valid")) {
+			!strings.Contains(result.Stderr, "spec.subscription.startingCSV is not valid")) {
 			err = fmt.Errorf("kubectl wrote %s", result.Stderr)
 		}
 		return err
@@ -55,7 +55,7 @@ func TestSchemaOfPolicies(t *testing.T) {
 	for _, edit := range [][]string{
 		{"label", "operatorpolicy", "-n", policy.GetNamespace(), policy.GetName(), "edited=yes"},
 		{"patch", "operatorpolicy", "-n", policy.GetNamespace(), policy.GetName(), "--type=merge", "--patch",
-			fmt.Sprintf(`{"spec":{"subscription":{"source":%q}}}`, harness.GoodCatalog)},
+			`{"spec":{"subscription":{"startingCSV":null}}}`},
 	} {
 		if result, err := e.Kubectl(t.Context(), cluster.Admin, "", edit...); err != nil || result.ExitCode != 0 {
 			t.Errorf("kubectl %s: %v %s", edit[0], err, result.Stderr)

@@ -135,7 +135,12 @@ func planDeleted(t *testing.T, e *harness.OLMEnv) {
 
 // lostLink deletes the Subscription of an operator that runs. OLM sees that the version is installed, and does not see
 // that it belongs to the Subscription that the loop makes.
-func lostLink(t *testing.T, e *harness.OLMEnv) {
+func lostLink(t *testing.T, e *harness.OLMEnv) { linkLost(t, e, "musthave") }
+
+// lostLinkAllowed is lostLink under a policy that only allows the operator: a GitOps tool creates the Subscription again.
+func lostLinkAllowed(t *testing.T, e *harness.OLMEnv) { linkLost(t, e, "mayhave") }
+
+func linkLost(t *testing.T, e *harness.OLMEnv, complianceType string) {
 	namespace := e.NewNamespace(t)
 	p := harness.WithField(harness.GroupedPolicy(namespace, "etcd", harness.Etcd2), harness.Etcd2, "spec",
 		"subscription", "startingCSV")
@@ -148,10 +153,22 @@ func lostLink(t *testing.T, e *harness.OLMEnv) {
 		return e.Get(t, harness.Subscriptions, namespace, "etcd").GetResourceVersion()
 	})
 	before := e.Get(t, harness.ClusterServiceVersions, namespace, harness.Etcd2).GetUID()
+	state, condition := is(nonCompliant), "SubscriptionCompliant=False ConstraintsNotSatisfiable"
+	if complianceType == "mayhave" {
+		state, condition = is(compliant), "SubscriptionCompliant=True SubscriptionMatches"
+		e.Apply(t, harness.WithField(p, complianceType, "spec", "complianceType"))
+	}
+	stored := e.Get(t, harness.Subscriptions, namespace, "etcd")
+	again := &unstructured.Unstructured{Object: map[string]any{"spec": stored.Object["spec"]}}
+	again.SetGroupVersionKind(stored.GroupVersionKind())
+	again.SetNamespace(namespace)
+	again.SetName("etcd")
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "subscription", "-n", namespace, "etcd")
-	op := waitForPolicy(t, e, p, is(nonCompliant), has(harness.Etcd2),
-		wantCondition("SubscriptionCompliant=False ConstraintsNotSatisfiable",
-			"it lost track of its ClusterServiceVersion "+harness.Etcd2))
+	if complianceType == "mayhave" {
+		e.Put(t, again)
+	}
+	op := waitForPolicy(t, e, p, state, has(harness.Etcd2),
+		wantCondition(condition, "it lost track of its ClusterServiceVersion "+harness.Etcd2))
 	if op.Status.SubscriptionInterventionTime == nil {
 		t.Error("status.subscriptionInterventionTime is not set")
 	}

@@ -34,7 +34,8 @@ func TestLoopOLM(t *testing.T) {
 		"an upgrade is reviewed for what it changes": func(t *testing.T, e *harness.OLMEnv) {
 			upgradeReviewed(t, e, "vessel", "vesseloperator")
 		},
-		"a Subscription that lost its ClusterServiceVersion": lostLink, // scenarios 23.1, 23.2
+		"a Subscription that lost its ClusterServiceVersion":      lostLink, // scenarios 23.1, 23.2
+		"a Subscription that is created again, with only mayhave": lostLinkAllowed,
 	})
 	// In the walk OLM may plan once more while the Subscription of an operator that is removed goes.
 	wantNoRefusalOfOLM(t, e.Env, "monitoring")

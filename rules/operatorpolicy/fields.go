@@ -110,7 +110,7 @@ const maxShownDigest = 120
 // NotDigest returns why a text is not the digest of a change, or "".
 func NotDigest(s string) string {
 	const accepted = "write it as the refusal does: sha256: and 64 hexadecimal digits in lower case"
-	if problem := notASCII(s); problem != "" {
+	if problem := NotASCII(s); problem != "" {
 		return problem
 	}
 	algorithm, digits, found := strings.Cut(s, ":")

@@ -285,22 +285,6 @@ func targetFaults(path *field.Path, group *policyv1beta2.OperatorGroupTemplate) 
 	return errs
 }
 
-// SeveralTargets returns the target namespaces of the OperatorGroup if there are several plain names.
-func SeveralTargets(op *policyv1beta2.OperatorPolicy) []string {
-	group := op.Spec.OperatorGroup
-	if group == nil {
-		return nil
-	}
-	value := group.TargetNamespaces
-	if value == nil && group.Target != nil {
-		value = group.Target.Namespaces
-	}
-	if names, errs := decoded[[]string](specPath, value); len(errs) == 0 && len(names) > 1 {
-		return names
-	}
-	return nil
-}
-
 func namespaceList(path *field.Path, value *apiextensionsv1.JSON) field.ErrorList {
 	names, errs := decoded[[]string](path, value)
 	for i, name := range names {
@@ -338,8 +322,8 @@ func decoded[T any](path *field.Path, value *apiextensionsv1.JSON) (T, field.Err
 	return into, errs
 }
 
-// notASCII returns a text about the first non-ASCII character, which may only look like the one in a name.
-func notASCII(s string) string {
+// NotASCII returns a text about the first non-ASCII character, which may only look like the one in a name.
+func NotASCII(s string) string {
 	for i, r := range s {
 		if r > '~' {
 			return fmt.Sprintf("must be ASCII: the character at byte %d is %U; type the name instead of copying it", i,

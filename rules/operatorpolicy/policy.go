@@ -231,11 +231,11 @@ func (p *Policy) AllowsCatalog(c olm.Catalog) bool {
 func (p *Policy) CatalogText() string {
 	switch {
 	case p.Catalog.Namespace == "":
-		return "catalog " + p.Catalog.Name
+		return "catalog " + text.Name(p.Catalog.Name)
 	case p.Catalog.Name == "":
 		return "any catalog in namespace " + p.Catalog.Namespace
 	}
-	return "catalog " + p.Catalog.Namespace + "/" + p.Catalog.Name
+	return "catalog " + text.Name(p.Catalog.Namespace+"/"+p.Catalog.Name)
 }
 
 // Templated is a part of the spec in which template text is resolved, as a whole.

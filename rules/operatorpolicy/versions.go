@@ -74,7 +74,7 @@ func (r *reader) list(path *field.Path, entries []string) (names []string, errs 
 func version(path *field.Path, entry string) field.ErrorList {
 	name, digest := olm.CutDigest(entry)
 	r := &reader{}
-	if problem := notASCII(name); problem != "" {
+	if problem := NotASCII(name); problem != "" {
 		r.invalid(path, name, problem)
 	} else if name != "" {
 		for _, problem := range validation.IsDNS1123Subdomain(name) {

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/opgate/opgate/catalog"
@@ -42,6 +43,9 @@ func (m manifests) fetch(ctx context.Context, q query) (*catalog.Package, error)
 	}
 	if p := catalog.Decode(got.Object); p != nil && p.Name == q.pkg && matches(q.catalog, p.Catalog) {
 		return p, nil
+	}
+	if len(validation.IsValidLabelValue(q.catalog.Name)) > 0 { // no catalog has that name
+		return nil, fmt.Errorf("%w in catalog %s", errAbsent, catalogText(q.catalog))
 	}
 	// A package in several catalogs is several objects of one name, and GET returns any of them.
 	selector := labels.Set{}

@@ -129,8 +129,10 @@ type SubscriptionTemplate struct {
 	// default is the catalog that offers the package. If set, a Subscription with
 	// another source breaks the policy.
 	//
+	// +kubebuilder:validation:XValidation:rule="self == self.trim()",message="must not start or end with white space"
+	// +kubebuilder:validation:XValidation:rule="self.contains('{{') || self.size() <= 253",message="must be no more than 253 characters"
 	// +optional
-	Source Subdomain `json:"source,omitempty"`
+	Source string `json:"source,omitempty"`
 
 	// The namespace of the CatalogSource. Optional; the default is the namespace
 	// of the catalog that offers the package.

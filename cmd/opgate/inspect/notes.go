@@ -149,14 +149,19 @@ func onlyInforms(p *operatorpolicy.Policy) string {
 
 // subscriptionNotes names the policies that apply.
 func subscriptionNotes(s *olm.Subscription, ns *state.Namespace) (notes []string) {
+	repaired := false
 	for _, p := range ns.Policies() {
 		if p.Governs(s.Spec.Package) {
+			repaired = repaired || p.Enforced
 			notes = append(notes, "governed by "+p.Source()+onlyInforms(p))
 		}
 	}
 	if len(notes) == 0 {
 		notes = append(notes, "ungoverned: no OperatorPolicy names package "+text.Name(s.Spec.Package)+" in namespace "+
 			text.Name(ns.Name()))
+	}
+	if by := rules.RepairByHand(s, ns); by != "" && !repaired {
+		notes = append(notes, by)
 	}
 	return notes
 }

@@ -5,16 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
-	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/stream"
 )
 
@@ -25,8 +21,11 @@ type difference struct {
 }
 
 func (d *difference) String() string {
-	if d.path[len(d.path)-1] == metakey.Managed {
+	switch d.path[len(d.path)-1] {
+	case metakey.Managed:
 		return "it is not marked as managed by this policy" // the name of another policy is not disclosed
+	case metakey.CreatedBy:
+		return "its annotation " + metakey.CreatedBy + " does not have the fields that the policy sets"
 	}
 	return fmt.Sprintf("%s is %s, want %s", strings.Join(d.path, "."), valueText(d.live), valueText(d.want))
 }
@@ -46,53 +45,12 @@ func differences(live, want map[string]any, path ...string) []difference {
 	fields := object(live, path...)
 	var differing []difference
 	for _, field := range slices.Sorted(maps.Keys(want)) {
-		if !same(field, fields[field], want[field]) {
+		if !operatorpolicy.Same(field, fields[field], want[field]) {
 			differing = append(differing, difference{path: append(slices.Clone(path), field), live: fields[field],
 				want: want[field]})
 		}
 	}
 	return differing
-}
-
-// same compares by meaning where defaults of the schema or a controller may have rewritten the stored
-// form of a value: a comparison of the text would cause the same write again and again.
-func same(field string, live, want any) bool {
-	switch field {
-	case "config":
-		return sameAs[operatorsv1alpha1.SubscriptionConfig](live, want)
-	case "selector":
-		return sameAs[metav1.LabelSelector](live, want)
-	case "targetNamespaces":
-		return sameSet(live, want)
-	}
-	return reflect.DeepEqual(live, want)
-}
-
-func sameAs[T any](live, want any) bool {
-	a, errA := typed[T](live)
-	b, errB := typed[T](want)
-	if errA != nil || errB != nil {
-		return reflect.DeepEqual(live, want)
-	}
-	return equality.Semantic.DeepEqual(a, b)
-}
-
-func typed[T any](value any) (into T, err error) {
-	raw, err := json.Marshal(value)
-	if err != nil {
-		return into, err
-	}
-	return into, json.Unmarshal(raw, &into)
-}
-
-// sameSet compares lists of names, ignoring order and repetition.
-func sameSet(live, want any) bool {
-	sorted := func(value any) []string {
-		names := stringsIn(value)
-		slices.Sort(names)
-		return slices.Compact(names)
-	}
-	return slices.Equal(sorted(live), sorted(want))
 }
 
 // stringsIn returns the strings in a list of an object's content.
@@ -165,11 +123,14 @@ func groupContent(g *olm.OperatorGroup) map[string]any {
 	spec := g.Spec.Fields()
 	if spec == nil && g.Spec.Digest != [sha256.Size]byte{} {
 		large := stream.Withhold("the spec of the OperatorGroup")
-		spec = map[string]any{"targetNamespaces": large, "selector": large}
-		put(spec, serviceAccountName, g.Spec.ServiceAccount)
+		spec = map[string]any{operatorpolicy.GroupTargets: large, operatorpolicy.GroupSelector: large}
+		put(spec, operatorpolicy.GroupAccount, g.Spec.ServiceAccount)
 		put(spec, "upgradeStrategy", g.Spec.UpgradeStrategy)
 	}
 	content := g.Metadata.Reference(olm.OperatorGroupGVK)
+	if mark := g.Metadata.Annotations.CreatedBy; mark != "" {
+		object(content, "metadata")["annotations"] = map[string]any{metakey.CreatedBy: mark}
+	}
 	content["spec"], content["status"] = spec, map[string]any{"namespaces": anySlice(g.Status.Namespaces)}
 	return content
 }

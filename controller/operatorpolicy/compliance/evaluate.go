@@ -11,6 +11,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/grant"
 )
 
@@ -45,10 +46,24 @@ func (e *evaluation) valid() (out Outcome) {
 	case !spec.IsMustNotHave():
 		out = e.wake(e.musthave())
 	default:
-		out = removal(e.Input)
+		out = e.besidesRemoval(removal(e.Input))
 		out.Conditions = slices.Concat([]Condition{validated()}, out.Conditions, []Condition{e.minorChannel()})
 	}
 	out.Waiting = e.waiting
+	return out
+}
+
+// besidesRemoval repairs the Subscription of a version that the policy does not forbid.
+func (e *evaluation) besidesRemoval(out Outcome) Outcome {
+	i := slices.IndexFunc(out.Conditions, func(f Condition) bool { return f.Type == TypeSubscription })
+	csv := rules.Lost(e.subscription, e.Namespace.CSVs())
+	if i < 0 || csv == nil || len(out.Actions) > 0 {
+		return out
+	}
+	forbidden, known := bundle.Forbids(e.Rules, csv.Metadata.Name, csv.Bundle.Version, e.subscription.Catalog(), e.Now)
+	if known && !forbidden {
+		out.Actions = e.relink(&out, &out.Conditions[i])
+	}
 	return out
 }
 
@@ -178,9 +193,8 @@ func (e *evaluation) musthave() Outcome {
 	add(group, actions)
 	e.completeFields()
 	subscription, actions := e.compareSubscription(usable)
-	if subscription.Reason == reasonUnsatisfiable && e.stuck() {
-		out.Intervention, out.After = e.intervention()
-		actions = append(actions, e.intervene(out.Intervention)...)
+	if subscription.Reason == reasonUnsatisfiable || !e.enforced {
+		actions = append(actions, e.relink(&out, &subscription)...)
 	}
 	if subscription.Reason == reasonRemoved {
 		out.After = migrationGrace - e.Now.Sub(subscription.Since.Time)

@@ -4,16 +4,24 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/state"
 )
 
 func targeting(text string) func(*policyv1beta2.OperatorGroupTemplate) {
 	return func(g *policyv1beta2.OperatorGroupTemplate) { g.TargetNamespaces = raw(text) }
+}
+
+// createdMark is the mark of the policy on an object that it created.
+func createdMark(kind string, o olm.ObjectMeta, fields ...string) string {
+	policy := &policyv1beta2.OperatorPolicy{ObjectMeta: metav1.ObjectMeta{UID: "uid-policy"}}
+	return rules.CreatedMark([]byte("key"), policy, kind, &o, fields)
 }
 
 func targets(names ...string) map[string]any {
@@ -239,8 +247,11 @@ func TestEvaluateGroupObjects(t *testing.T) {
 			"metadata": map[string]any{"namespace": "shop", "name": name, "uid": "uid-" + name, "resourceVersion": ""},
 			"status":   map[string]any{"namespaces": []any{}}}
 	}
-	created := func(metadata map[string]any) map[string]any {
-		metadata["namespace"], metadata["annotations"] = "shop", map[string]any{metakey.CreatedBy: "uid-policy"}
+	created := func(metadata map[string]any, fields ...string) map[string]any {
+		name, _ := metadata["name"].(string)
+		generated, _ := metadata["generateName"].(string)
+		metadata["namespace"], metadata["annotations"] = "shop", map[string]any{metakey.CreatedBy: createdMark(
+			kindOperatorGroup, olm.ObjectMeta{Namespace: "shop", Name: name, GenerateName: generated}, fields...)}
 		return metadata
 	}
 	for _, c := range []struct {
@@ -255,26 +266,27 @@ func TestEvaluateGroupObjects(t *testing.T) {
 		{"its own namespace where nothing else is supported", []given{enforced, present, channelModes(ownNamespace)},
 			map[string]any{
 				"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
-				"metadata": created(map[string]any{"generateName": "shop-"}), "spec": targets("shop"),
+				"metadata": created(map[string]any{"generateName": "shop-"}, "targetNamespaces"), "spec": targets("shop"),
 			}},
 		{"as the policy says", []given{enforced, present,
 			policyGroup(targeting(`["shop"]`), func(g *policyv1beta2.OperatorGroupTemplate) {
 				g.ServiceAccountName, g.UpgradeStrategy, g.StaticProvidedAPIs = "installer", "Default", raw("true")
 			})}, map[string]any{
 			"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
-			"metadata": created(map[string]any{"name": "scoped"}),
+			"metadata": created(map[string]any{"name": "scoped"}, "serviceAccountName", "staticProvidedAPIs",
+				"targetNamespaces", "upgradeStrategy"),
 			"spec": map[string]any{"targetNamespaces": []any{"shop"}, "serviceAccountName": "installer",
 				"upgradeStrategy": "Default", "staticProvidedAPIs": true},
 		}},
 		{"P2, E5: as the deleted one is recorded", []given{enforced, present, recordedGroup}, map[string]any{
 			"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
-			"metadata": created(map[string]any{"generateName": "shop-"}),
+			"metadata": created(map[string]any{"generateName": "shop-"}, "serviceAccountName", "targetNamespaces"),
 			"spec":     map[string]any{"targetNamespaces": []any{"shop"}, "serviceAccountName": "installer"},
 		}},
 		{"P2: as the policy says, as the account that is recorded",
 			[]given{enforced, present, policyGroup(targeting(`["a"]`)), recordedGroup}, map[string]any{
 				"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
-				"metadata": created(map[string]any{"name": "scoped"}),
+				"metadata": created(map[string]any{"name": "scoped"}, "targetNamespaces"),
 				"spec":     map[string]any{"targetNamespaces": []any{"a"}, "serviceAccountName": "installer"},
 			}},
 		{"made before it was known what is supported",

@@ -12,6 +12,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
 )
 
 // ready is a namespace in which a Subscription can be created.
@@ -249,7 +250,8 @@ func TestEvaluateSubscriptionObjects(t *testing.T) {
 			"apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
 			"metadata": map[string]any{"name": "etcd", "namespace": "shop", "labels": map[string]any{metakey.Managed: ""},
 				"annotations": map[string]any{metakey.Managed: "policies.etcd-policy",
-					metakey.PolicyFields: fields, metakey.CreatedBy: "uid-policy"}},
+					metakey.PolicyFields: fields, metakey.CreatedBy: createdMark(kindSubscription,
+						olm.ObjectMeta{Namespace: "shop", Name: "etcd"})}},
 			"spec": spec,
 		}
 	}
@@ -389,6 +391,14 @@ func TestEvaluateIntervention(t *testing.T) {
 		{"the version is of another package", []given{enforced, lost, due(-time.Hour),
 			func(in *fixture) { in.CSVs[0].Package = "vault" }}, nil, 0, nil},
 		{"nothing is lost", []given{enforced, running, due(-time.Hour)}, nil, 0, nil},
+		{"M mayhave repairs as well", []given{enforced, lost, due(0), mayhave}, at(0), 0,
+			[]string{"update status Subscription shop/etcd"}},
+		{"M mayhave waits as long", []given{enforced, lost, mayhave}, at(30 * time.Second),
+			31 * time.Second, nil},
+		{"M an informing one does not", []given{lost, due(0), mayhave}, nil, 0, nil},
+		{"M mustnothave of another version", []given{enforced, lost, due(0), listed("etcd.v9.9.9"),
+			spec(func(s *policyv1beta2.OperatorPolicySpec) { s.ComplianceType = policyv1beta2.MustNotHave })}, at(0), 0,
+			[]string{"update status Subscription shop/etcd"}},
 		{"the Subscription does not match", []given{enforced, lost, due(-time.Hour),
 			func(in *fixture) { in.Policy.Spec.Subscription.Channel = "beta" }}, nil, 0,
 			[]string{"update Subscription shop/etcd"}},
@@ -409,6 +419,24 @@ func TestEvaluateIntervention(t *testing.T) {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestEvaluateLostInforming: a policy that repairs nothing states what a user can do.
+func TestEvaluateLostInforming(t *testing.T) {
+	const byHand = "it lost track of its ClusterServiceVersion etcd.v1.2.0, which an enforced policy links again; without one: " +
+		"kubectl patch subscriptions.operators.coreos.com etcd --namespace shop --subresource=status --type=merge " +
+		`--patch '{"status":{"currentCSV":"etcd.v1.2.0"}}'`
+	for _, s := range []scenario{
+		{name: "M musthave", given: []given{lost}, want: map[string]string{TypeSubscription: "False ConstraintsNotSatisfiable"},
+			says: map[string]string{TypeSubscription: "the constraints of the Subscription shop/etcd are not satisfiable; " +
+				"see the message of its condition ResolutionFailed; " + byHand}},
+		{name: "M mayhave", given: []given{lost, mayhave},
+			want: map[string]string{TypeSubscription: "True SubscriptionMatches"},
+			says: map[string]string{TypeSubscription: "the Subscription shop/etcd is one that the policy allows; OLM does not resolve it " +
+				"(ConstraintsNotSatisfiable), as its condition ResolutionFailed explains; " + byHand}},
+	} {
+		s.run(t)
 	}
 }
 
@@ -450,7 +478,7 @@ func TestFailureOutdated(t *testing.T) {
 	} {
 		s := &olm.Subscription{Status: olm.SubscriptionStatus{CurrentCSV: c.current,
 			Conditions: []olm.SubscriptionCondition{c.condition}}}
-		if got := FailureOutdated(s, installed); got != c.want {
+		if got := rules.FailureOutdated(s, installed); got != c.want {
 			t.Errorf("%s: got %t", name, got)
 		}
 	}

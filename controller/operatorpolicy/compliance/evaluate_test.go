@@ -119,7 +119,7 @@ func input(changes ...given) *Input {
 					Source: "community", SourceNamespace: "olm"},
 			},
 		},
-		Cluster: "edge", Now: evaluatedAt,
+		Cluster: "edge", Now: evaluatedAt, Key: []byte("key"),
 		Deployments:   map[string]Deployment{},
 		CatalogSource: func(olm.Catalog) *olm.CatalogSource { return nil },
 		Package:       func(olm.Catalog) *catalog.Package { return nil },

@@ -20,7 +20,7 @@ import (
 // count, and neither does, if the policy has a Subscription of its own, a version that it does not allow.
 // Otherwise a user who may install operators in one namespace decides for all others.
 func (e *evaluation) existingInstallation() *olm.CSV {
-	if e.wanted.group.targeted() || e.csv != nil && e.csv.Status.Phase == phaseSucceeded {
+	if e.wanted.group.Targets() || e.csv != nil && e.csv.Status.Phase == phaseSucceeded {
 		return nil
 	}
 	var existing *olm.CSV

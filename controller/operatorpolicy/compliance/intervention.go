@@ -2,8 +2,6 @@ package compliance
 
 import (
 	"cmp"
-	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -11,7 +9,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
 )
 
 // interventionDelay is the time that OLM has to repair a stuck Subscription by itself.
@@ -41,11 +39,6 @@ func (e *evaluation) unresolved() *Condition {
 		f.Reason = reasonUnsatisfiable
 		f.Message = "the constraints of the Subscription " + named(&sub.Metadata) +
 			" are not satisfiable; see the message of its condition ResolutionFailed"
-		if e.stuck() {
-			at, _ := e.intervention()
-			f.Message += "; it lost track of its ClusterServiceVersion " + text.Name(e.lost().Metadata.Name) +
-				" and is linked with it again at " + at.UTC().Format(time.RFC3339)
-		}
 	}
 	f.Related = append(f.Related, e.related(kindSubscription, sub.Metadata, policyv1beta2.NonCompliant, f.Reason))
 	return &f
@@ -71,62 +64,11 @@ func (e *evaluation) mentioned(message string) bool {
 	return false
 }
 
-// unreferencedPattern matches what OLM writes of a ClusterServiceVersion that is installed without a Subscription.
-var unreferencedPattern = regexp.MustCompile(`clusterserviceversion (\S+) exists and is not referenced`)
-
-// unreferenced returns the names of the ClusterServiceVersions that, by OLM's condition, no Subscription refers to.
-func unreferenced(s *olm.Subscription) []string {
-	c := s.Condition(TypeResolutionFailed)
-	if c == nil {
-		return nil
-	}
-	var names []string
-	for _, match := range unreferencedPattern.FindAllStringSubmatch(c.Message, -1) {
-		names = append(names, strings.TrimRight(match[1], ",:"))
-	}
-	return names
-}
-
-// FailureOutdated reports whether OLM could not resolve a Subscription for a ClusterServiceVersion that is gone, or
-// that the Subscription refers to by now. OLM v0.42 may resolve while it deletes a replaced one, v0.46 while it links a
-// new one, and neither resolves again.
-func FailureOutdated(s *olm.Subscription, csvs []*olm.CSV) bool {
-	return slices.ContainsFunc(unreferenced(s), func(name string) bool {
-		return name == s.Status.CurrentCSV || !slices.ContainsFunc(csvs,
-			func(c *olm.CSV) bool { return c.Metadata.Name == name })
-	})
-}
-
-// failureOutdated is FailureOutdated, also while OLM replaces a ClusterServiceVersion: it resolves once more after
+// failureOutdated is rules.FailureOutdated, also while OLM replaces a ClusterServiceVersion: it resolves once more after
 // that.
 func (e *evaluation) failureOutdated() bool {
-	return FailureOutdated(e.subscription, e.csvs()) || e.upgrade != nil && len(unreferenced(e.subscription)) > 0
+	return rules.FailureOutdated(e.subscription, e.csvs()) || e.upgrade != nil && len(rules.Unreferenced(e.subscription)) > 0
 }
-
-// lost returns the ClusterServiceVersion that the Subscription should refer to and does not, nil if there
-// is none. A copy is never returned: it is installed elsewhere.
-func (e *evaluation) lost() *olm.CSV {
-	if e.subscription.Status.InstalledCSV != "" || e.subscription.Status.CurrentCSV != "" {
-		return nil
-	}
-	var unclear *olm.CSV
-	for _, name := range unreferenced(e.subscription) {
-		csv := e.csvNamed(name)
-		switch {
-		case csv == nil || csv.Status.Reason == "Copied":
-		case csv.Metadata.Annotations.OperatorNamespace != "" &&
-			csv.Metadata.Annotations.OperatorNamespace != e.wanted.namespace:
-		case csv.Bundle.Package == e.wanted.name:
-			return csv
-		case csv.Bundle.Package == "":
-			unclear = csv
-		}
-	}
-	return unclear
-}
-
-// stuck reports whether OLM needs an intervention. An informing policy does not intervene.
-func (e *evaluation) stuck() bool { return e.enforced && e.lost() != nil }
 
 // intervention returns the time of the intervention, and the duration until then. The time is not changed
 // once it is set, and stays due as long as the Subscription is stuck.
@@ -142,21 +84,33 @@ func (e *evaluation) intervention() (*metav1.Time, time.Duration) {
 	return at, 0
 }
 
-// intervene makes the Subscription refer to its ClusterServiceVersion again.
-func (e *evaluation) intervene(at *metav1.Time) []Action {
-	if at.After(e.Now) {
+// relink makes the Subscription refer to its ClusterServiceVersion again if it has lost that, whatever the policy requires
+// of the operator; f is the condition on the Subscription. A policy that informs reports what a user can do.
+func (e *evaluation) relink(out *Outcome, f *Condition) []Action {
+	if e.subscription == nil || e.failureOutdated() {
+		return nil
+	}
+	csv := rules.Lost(e.subscription, e.Namespace.CSVs())
+	if by := rules.RepairByHand(e.subscription, e.Namespace); by != "" && !e.enforced {
+		f.Message += "; " + by
+	}
+	if csv == nil || !e.enforced {
+		return nil
+	}
+	lost, csvName := "lost track of its ClusterServiceVersion ", text.Name(csv.Metadata.Name)
+	at, after := e.intervention()
+	out.Intervention = at
+	if f.Message += "; it " + lost + csvName + " and is linked with it again at " + at.UTC().Format(time.RFC3339); after > 0 {
+		out.again(after)
 		return nil
 	}
 	live := e.stored()
-	repaired := with(live, e.lost().Metadata.Name, "status", "currentCSV")
+	repaired := with(live, csv.Metadata.Name, "status", "currentCSV")
 	repaired = with(repaired, cmp.Or(e.subscription.Status.LastUpdated, e.Now.UTC().Format(time.RFC3339)), "status",
 		"lastUpdated") // OLM's schema requires it
-	f := condition(TypeSubscription, metav1.ConditionFalse, reasonUnsatisfiable,
-		"the Subscription "+named(&e.subscription.Metadata)+" lost track of its ClusterServiceVersion "+
-			text.Name(e.lost().Metadata.Name),
-		e.related(kindSubscription, e.subscription.Metadata, policyv1beta2.NonCompliant, reasonUnsatisfiable))
-	done := e.updated()
-	done.Message = "the Subscription " + named(&e.subscription.Metadata) +
-		" was linked again with its ClusterServiceVersion " + text.Name(e.lost().Metadata.Name)
-	return []Action{{Status: true, Live: live, Object: repaired, Done: done, Failed: f.because("linked again")}}
+	failed, done := *f, e.updated()
+	failed.Message = "the Subscription " + named(&e.subscription.Metadata) + " " + lost + csvName
+	done.Message = "the Subscription " + named(&e.subscription.Metadata) + " was linked again with its ClusterServiceVersion " +
+		csvName
+	return []Action{{Status: true, Live: live, Object: repaired, Done: done, Failed: failed.because("linked again")}}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // mayhave evaluates a valid policy that allows an operator and installs nothing: objects that others created are
-// compared and reported, and their absence is Compliant. It writes nothing.
+// compared and reported, and their absence is Compliant. It writes nothing but the reference that OLM has lost.
 func (e *evaluation) mayhave() Outcome {
 	if existing := e.existingInstallation(); existing != nil {
 		out := e.existing(existing)
@@ -21,10 +21,12 @@ func (e *evaluation) mayhave() Outcome {
 		return e.handedOver(m)
 	}
 	out := Outcome{InstalledVersion: e.installedVersion()}
+	subscription := e.allowedSubscription()
+	out.Actions = e.relink(&out, &subscription)
 	out.Conditions = []Condition{
 		validated(),
 		e.groupsCreated(),
-		e.allowedSubscription(),
+		subscription,
 		e.installPlan(),
 		e.allowedCSV(),
 		e.crds(),

@@ -31,6 +31,8 @@ type Input struct {
 
 	// Grants are the rights that the installation withholds.
 	Grants grant.Set
+	// Key is that of the marks of what policies create; empty while there is none.
+	Key []byte
 	// Unverified is a sentence on the rights of the policy's author; empty if they were verified.
 	Unverified string
 	// Namespace is that of the operator, as admission judges by it.

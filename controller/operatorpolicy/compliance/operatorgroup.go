@@ -9,9 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/stream"
 )
 
@@ -35,7 +36,7 @@ func (e *evaluation) operatorGroup() (f Condition, actions []Action, usable bool
 		return condition(TypeOperatorGroup, metav1.ConditionFalse, "TooManyOperatorGroups", fmt.Sprintf(
 			"there is more than one OperatorGroup in namespace %s, so that OLM installs nothing there: %s",
 			e.wanted.namespace, text.Names(names, maxListed)), related...), nil, false
-	case e.wanted.group != nil && e.wanted.group.name != groups[0].Metadata.Name:
+	case e.wanted.group != nil && e.wanted.group.Name != groups[0].Metadata.Name:
 		return e.otherGroup(groups[0]), nil, false
 	}
 	return e.presentGroup(e.Namespace.Groups()[0])
@@ -44,7 +45,7 @@ func (e *evaluation) operatorGroup() (f Condition, actions []Action, usable bool
 // otherGroup is for a namespace that has a group of another name. A second one would stop
 // OLM from installing anything there, so none is created.
 func (e *evaluation) otherGroup(group *olm.OperatorGroup) Condition {
-	missing := olm.ObjectMeta{Namespace: e.wanted.namespace, Name: e.wanted.group.name}
+	missing := olm.ObjectMeta{Namespace: e.wanted.namespace, Name: e.wanted.group.Name}
 	return condition(TypeOperatorGroup, metav1.ConditionFalse, "OperatorGroupMismatch", fmt.Sprintf(
 		"the OperatorGroup %s does not match the policy: metadata.name is %s, want %s; a namespace can have only one",
 		named(&group.Metadata), text.Quote(group.Metadata.Name), text.Quote(missing.Name)),
@@ -59,15 +60,13 @@ func (e *evaluation) presentGroup(group *olm.OperatorGroup) (Condition, []Action
 		return e.related(kindOperatorGroup, group.Metadata, state, reason)
 	}
 	live := groupContent(group)
-	if e.wanted.group != nil {
-		if differing := differences(live, e.wanted.group.spec, "spec"); len(differing) > 0 {
-			return e.differentGroup(group, live, differing)
-		}
+	if differing := e.groupDifferences(group, live); len(differing) > 0 {
+		return e.differentGroup(group, live, differing)
 	}
 	// An existing OperatorGroup counts only if the operator can use it.
 	if problem := e.unsupported(&group.Metadata, live); problem != "" {
 		if spec, _ := e.defaultGroup(); len(spec) > 0 && e.madeTooEarly(group, live) {
-			return e.differentGroup(group, live, differences(live, spec, "spec"))
+			return e.differentGroup(group, live, e.withMark(group, live, differences(live, spec, "spec"), spec))
 		}
 		return condition(TypeOperatorGroup, metav1.ConditionFalse, "OperatorGroupMismatch", problem,
 			as(policyv1beta2.NonCompliant, relatedMismatch)), nil, false
@@ -78,7 +77,70 @@ func (e *evaluation) presentGroup(group *olm.OperatorGroup) (Condition, []Action
 			"the policy does not specify an OperatorGroup but one already exists in the namespace - assuming that OperatorGroup is correct"+selectsNothing(live), related), nil, true
 	}
 	return condition(TypeOperatorGroup, metav1.ConditionTrue, "OperatorGroupMatches",
-		"the OperatorGroup matches what is required by the policy"+selectsNothing(live), related), nil, true
+		"the OperatorGroup matches what is required by the policy"+e.otherScope(group, live)+selectsNothing(live),
+		related), nil, true
+}
+
+// groupDifferences compares a group with the one that the policy names. Beside its target namespaces the group has no
+// selector, and the reverse. What the policy has set in a group that it created, and does not set any more, goes as well,
+// but for the account: without one OLM installs as cluster admin.
+func (e *evaluation) groupDifferences(group *olm.OperatorGroup, live map[string]any) []difference {
+	if e.wanted.group == nil {
+		return nil
+	}
+	want := maps.Clone(e.wanted.group.Fields)
+	before, _, _ := rules.Created(e.Key, e.Policy, kindOperatorGroup, &group.Metadata)
+	if e.wanted.group.Targets() {
+		before = append(before, operatorpolicy.GroupTargets, operatorpolicy.GroupSelector)
+	}
+	for _, field := range before {
+		if _, set := want[field]; !set && field != operatorpolicy.GroupAccount {
+			want[field] = nil
+		}
+	}
+	return e.withMark(group, live, differences(live, want, "spec"), e.wanted.group.Fields)
+}
+
+// withMark adds to the differences of a group that an enforced policy created a mark with other fields.
+func (e *evaluation) withMark(
+	group *olm.OperatorGroup, live map[string]any, differing []difference, fields map[string]any,
+) []difference {
+	if _, marked, _ := rules.Created(e.Key, e.Policy, kindOperatorGroup, &group.Metadata); !marked || !e.enforced {
+		return differing
+	}
+	mark := e.mark(map[string]any{}, kindOperatorGroup, &group.Metadata, fields)
+	return append(differing, differences(live, mark, "metadata", "annotations")...)
+}
+
+// otherScope states for which namespaces a group is that the policy would have created for others, to follow a sentence;
+// "" for one that is as the policy sets it, or of which that is not known.
+func (e *evaluation) otherScope(group *olm.OperatorGroup, live map[string]any) string {
+	wrote, marked, created := rules.Created(e.Key, e.Policy, kindOperatorGroup, &group.Metadata)
+	would := map[string]any{}
+	if e.wanted.group == nil {
+		would, _ = e.defaultGroup()
+	}
+	asMade := &operatorpolicy.Group{Fields: would}
+	targeted := slices.Contains(wrote, operatorpolicy.GroupTargets) || slices.Contains(wrote, operatorpolicy.GroupSelector)
+	targets, known := targetsOf(live)
+	switch {
+	case e.wanted.group.Targets(), e.wanted.group == nil && !created, created && targeted != asMade.Targets(),
+		stream.Withheld(object(live, "spec")[operatorpolicy.GroupTargets]),
+		known && operatorpolicy.Same(operatorpolicy.GroupTargets, anySlice(targets), would[operatorpolicy.GroupTargets]):
+		return ""
+	}
+	scope := "what its spec.selector selects"
+	switch {
+	case known && len(targets) == 0:
+		scope = "all namespaces"
+	case known:
+		scope = text.Names(targets, maxListed)
+	}
+	if e.wanted.group != nil && !marked {
+		return "; it is for " + scope + ", which stays, since the policy names no target namespaces"
+	}
+	return "; the policy created it for other namespaces: another client has changed it, and it is for " + scope +
+		" now; name the target namespaces in spec.operatorGroup to have them enforced"
 }
 
 // madeTooEarly reports whether this policy created a group for all namespaces before it was known that the operator
@@ -101,7 +163,7 @@ func (e *evaluation) differentGroup(
 	f := condition(TypeOperatorGroup, metav1.ConditionFalse, "OperatorGroupMismatch",
 		"the OperatorGroup "+named(&group.Metadata)+" does not match the policy: "+differing(differences),
 		e.related(kindOperatorGroup, group.Metadata, policyv1beta2.NonCompliant, relatedMismatch))
-	if !e.enforced {
+	if e.leavesGroup(&f) || !e.enforced {
 		return f, nil, false
 	}
 	done := condition(TypeOperatorGroup, metav1.ConditionTrue, "OperatorGroupUpdated",
@@ -111,25 +173,38 @@ func (e *evaluation) differentGroup(
 		Failed: f.because("enforced")}}, true
 }
 
+// leavesGroup adds to a condition whose the group is that the policy names, and reports whether it is another policy's.
+func (e *evaluation) leavesGroup(f *Condition) bool {
+	holder, field, why := rules.GroupHolder(e.Key, e.Namespace, e.Rules)
+	if holder != nil {
+		f.Message += "; it belongs to " + holder.Source() + ", " + why + ", so this policy does not write it: leave " + field +
+			" to that policy, or install the operator in another namespace"
+	}
+	return holder != nil
+}
+
 // missingGroup is for a namespace without a group.
 func (e *evaluation) missingGroup() (Condition, []Action, bool) {
 	o := olm.ObjectMeta{Namespace: e.wanted.namespace, Name: noName}
-	metadata := map[string]any{"namespace": o.Namespace,
-		"annotations": map[string]any{metakey.CreatedBy: string(e.Policy.UID)}}
+	metadata, fields := map[string]any{"namespace": o.Namespace}, map[string]any(nil)
 	spec, recorded, note := map[string]any(nil), e.recordedGroup(), ""
 	if e.wanted.group != nil {
-		o.Name = e.wanted.group.name
-		metadata["name"], spec = o.Name, maps.Clone(e.wanted.group.spec)
-		if account := recorded[serviceAccountName]; account != nil && spec[serviceAccountName] == nil {
-			spec[serviceAccountName], note = account,
+		o.Name = e.wanted.group.Name
+		fields = e.wanted.group.Fields
+		metadata["name"], spec = o.Name, maps.Clone(fields)
+		if account := recorded[operatorpolicy.GroupAccount]; account != nil && spec[operatorpolicy.GroupAccount] == nil {
+			spec[operatorpolicy.GroupAccount], note = account,
 				fmt.Sprintf(" with serviceAccountName %s of the one that was deleted", text.Quote(fmt.Sprint(account)))
 		}
 	} else {
-		metadata["generateName"] = o.Namespace + "-"
+		o.GenerateName = o.Namespace + "-"
+		metadata["generateName"] = o.GenerateName
 		if spec, note = recorded, " with the spec of the one that was deleted"; spec == nil {
 			spec, note = e.defaultGroup()
 		}
+		fields = spec
 	}
+	metadata["annotations"] = e.mark(map[string]any{}, kindOperatorGroup, &o, fields)
 	f := condition(TypeOperatorGroup, metav1.ConditionFalse, "OperatorGroupMissing",
 		"the required OperatorGroup was not found in namespace "+o.Namespace,
 		e.related(kindOperatorGroup, o, policyv1beta2.NonCompliant, relatedMissing))
@@ -145,6 +220,9 @@ func (e *evaluation) missingGroup() (Condition, []Action, bool) {
 		f.Message += "; " + problem
 		return f, nil, false
 	}
+	if e.leavesGroup(&f) {
+		return f, nil, false
+	}
 	if !e.enforced {
 		f.Message += notCreated
 		return f, nil, false
@@ -157,9 +235,6 @@ func (e *evaluation) missingGroup() (Condition, []Action, bool) {
 		Done: done, Failed: f.because("created"),
 	}}, true
 }
-
-// serviceAccountName is the field of a group with the account that OLM installs as.
-const serviceAccountName = "serviceAccountName"
 
 // recordedGroup returns the spec of the group that was deleted beside what is installed, nil if none is recorded. A
 // user who may delete groups must not make Opgate create one for more namespaces, or without the account that OLM
@@ -235,7 +310,7 @@ func targetsOf(group map[string]any) (targets []string, known bool) {
 	if stream.Withheld(spec["targetNamespaces"]) {
 		return nil, false
 	}
-	if selector, _ := spec["selector"].(map[string]any); emptySelector(selector) && !stream.Withheld(spec["selector"]) {
+	if selector, _ := spec["selector"].(map[string]any); operatorpolicy.EmptySelector(selector) && !stream.Withheld(spec["selector"]) {
 		return nil, true
 	}
 	targets = stringsIn(object(group, "status")["namespaces"])

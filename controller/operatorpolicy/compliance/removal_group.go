@@ -7,6 +7,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
 )
 
 // judgeGroups returns the OperatorGroups that the removal covers. With several it is ambiguous which one to
@@ -20,6 +21,8 @@ func (s *scope) judgeGroups() (items []item, ambiguous bool) {
 		case why != "": // whichever it is, none is deleted
 		case !s.policysGroup(groups[i]):
 			continue
+		case s.ownerOf(groups[i]) != "":
+			next = newItem(groups[i].Metadata, s.ownerOf(groups[i])+" created it")
 		case len(groups[i].Metadata.OwnerReferences) > 0:
 			next = newItem(groups[i].Metadata, "it has ownerReferences, so something else manages it")
 		case next.removalState == going:
@@ -46,6 +49,14 @@ func (s *scope) policysGroup(g *olm.OperatorGroup) bool {
 		return g.Metadata.Name == named.Name
 	}
 	return g.Metadata.GenerateName == s.namespace+"-"
+}
+
+// ownerOf returns the other policy that created a group, "" if none did.
+func (s *scope) ownerOf(g *olm.OperatorGroup) string {
+	if owner := rules.GroupOwner(s.Key, s.Namespace, &g.Metadata); owner != nil && owner.Key() != s.Rules.Key() {
+		return owner.Source()
+	}
+	return ""
 }
 
 // otherGroups says why the groups of a namespace in which none is the policy's are retained.

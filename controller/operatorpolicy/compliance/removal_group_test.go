@@ -7,6 +7,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
 )
 
 func TestRemovalOfGroups(t *testing.T) {
@@ -26,6 +27,14 @@ func TestRemovalOfGroups(t *testing.T) {
 	made := func(s *site) {
 		s.groups = []*olm.OperatorGroup{aGroup("og-etcd", "")}
 		recordCreated(s.policy, s.groups[0])
+	}
+	// others is as made, but for another policy.
+	others := func(s *site) {
+		s.groups = []*olm.OperatorGroup{aGroup("scoped-operator-group", "")}
+		op := &policyv1beta2.OperatorPolicy{}
+		op.Namespace, op.Name, op.UID = "policies", "grafana", "uid-other"
+		recordCreated(op, s.groups[0])
+		s.others = append(s.others, rules.NewOperatorPolicy(op))
 	}
 	const deleted = "is present and will be deleted"
 	const foreign = ", being neither named in spec.operatorGroup nor created by the policy"
@@ -61,6 +70,8 @@ func TestRemovalOfGroups(t *testing.T) {
 		"14.3 even if it is to be deleted": {installed(clean, named, behavior(policyv1beta2.RemovalDelete),
 			func(s *site) { s.groups[0].Metadata.OwnerReferences = olm.Owners{{}} }),
 			"OperatorGroupKept: the OperatorGroup shop/scoped-operator-group is kept, since it has ownerReferences, so something else manages it", ""},
+		"D1: one that another policy created stays": {installed(clean, named, others, behavior(policyv1beta2.RemovalDelete)),
+			"OperatorGroupKept: the OperatorGroup shop/scoped-operator-group is kept, since OperatorPolicy policies/grafana created it", ""},
 		"14.4 one in use stays": {installed(clean, neighbour),
 			"OperatorGroupKept: the OperatorGroup shop/shop-x7 is kept, since the Subscription shop/grafana uses it",
 			""},

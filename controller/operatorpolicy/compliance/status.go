@@ -2,6 +2,7 @@ package compliance
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -9,8 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
 )
 
 const (
@@ -120,15 +123,17 @@ func nextRelated(previous []policyv1beta2.RelatedObject, conditions []Condition)
 	return next
 }
 
-// createdByPolicy reports whether the policy created this very object, in whatever generation: by its annotation, which
-// is written with the object, or by the status, which alone records it for objects of earlier releases.
+// createdByPolicy reports whether the policy created this very object, in whatever generation.
 func (in *Input) createdByPolicy(kind string, o *olm.ObjectMeta) bool {
-	if by := o.Annotations.CreatedBy; by != "" && by == string(in.Policy.UID) {
-		return true
+	_, _, created := rules.Created(in.Key, in.Policy, kind, o)
+	return created
+}
+
+// mark adds the mark of the policy to the annotations of an object that it creates, or has created, with the fields of the
+// spec that it sets.
+func (in *Input) mark(annotations map[string]any, kind string, o *olm.ObjectMeta, spec map[string]any) map[string]any {
+	if mark := rules.CreatedMark(in.Key, in.Policy, kind, o, slices.Sorted(maps.Keys(spec))); mark != "" {
+		annotations[metakey.CreatedBy] = mark
 	}
-	return o.UID != "" && slices.ContainsFunc(in.Policy.Status.RelatedObjects, func(r policyv1beta2.RelatedObject) bool {
-		p := r.Properties
-		return r.Object.Kind == kind && r.Object.Metadata.Name == o.Name && p != nil && p.UID == o.UID &&
-			p.CreatedByPolicy != nil && *p.CreatedByPolicy
-	})
+	return annotations
 }

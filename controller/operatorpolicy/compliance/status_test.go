@@ -201,7 +201,7 @@ func TestFinishRelatedObjects(t *testing.T) {
 		return r
 	}
 	in := finishing()
-	in.Policy.UID = "policy"
+	in.Policy.UID, in.Key = "uid-policy", []byte("key")
 	in.Policy.Status.RelatedObjects = []policyv1beta2.RelatedObject{
 		mark(relatedTo(kindSubscription, "same", "1")), mark(relatedTo(kindSubscription, "anew", "2")),
 		mark(relatedTo(kindOperatorGroup, "named", "1")),
@@ -212,8 +212,9 @@ func TestFinishRelatedObjects(t *testing.T) {
 	}
 	conditions := good()
 	conditions[2].Related = []policyv1beta2.RelatedObject{related(kindSubscription, "same", "1", ""),
-		related(kindSubscription, "anew", "3", ""), related(kindSubscription, "a", "4", "another")}
-	conditions[1].Related = []policyv1beta2.RelatedObject{related(kindOperatorGroup, "same", "1", "policy"),
+		related(kindSubscription, "anew", "3", ""), related(kindSubscription, "a", "4", "uid-policy")}
+	conditions[1].Related = []policyv1beta2.RelatedObject{related(kindOperatorGroup, "same", "1",
+		createdMark(kindOperatorGroup, olm.ObjectMeta{Namespace: "shop", Name: "same"}, "targetNamespaces")),
 		related(kindOperatorGroup, "named", "", "")}
 	status, _ := Finish(in, Outcome{Conditions: conditions}, 0)
 	want := []policyv1beta2.RelatedObject{

@@ -167,8 +167,8 @@ func (e *evaluation) missingSubscription(groupUsable bool) (Condition, []Action)
 		Object: map[string]any{"apiVersion": olm.V1alpha1.String(), "kind": kindSubscription,
 			"metadata": map[string]any{"name": o.Name, "namespace": o.Namespace,
 				"labels": map[string]any{metakey.Managed: ""},
-				"annotations": map[string]any{metakey.Managed: e.managedBy(),
-					metakey.PolicyFields: *e.wanted.fields, metakey.CreatedBy: string(e.Policy.UID)}},
+				"annotations": e.mark(map[string]any{metakey.Managed: e.managedBy(),
+					metakey.PolicyFields: *e.wanted.fields}, kindSubscription, &o, nil)},
 			"spec": spec},
 		Done: condition(TypeSubscription, metav1.ConditionTrue, "SubscriptionCreated",
 			"the required Subscription "+named(&o)+" was created", e.created(kindSubscription, o)),
@@ -208,10 +208,10 @@ func (e *evaluation) catalogAsked() string {
 	case c.Name == "" && c.Namespace == "":
 		return "a catalog"
 	case c.Namespace == "":
-		return "a catalog named " + c.Name
+		return "a catalog named " + text.Name(c.Name)
 	case c.Name == "":
 		return "a catalog in namespace " + c.Namespace
 	default:
-		return "catalog " + c.Namespace + "/" + c.Name
+		return "catalog " + text.Name(c.Namespace+"/"+c.Name)
 	}
 }

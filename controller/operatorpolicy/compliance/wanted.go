@@ -4,12 +4,10 @@ import (
 	"fmt"
 	"slices"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	kjson "sigs.k8s.io/json"
-
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 // wanted is the desired state, as far as the policy itself sets it.
@@ -22,17 +20,7 @@ type wanted struct {
 	// fields is the metakey.PolicyFields of a Subscription that the policy creates; nil for that of others.
 	fields *string
 	// group is nil if the policy names no OperatorGroup.
-	group *wantedGroup
-}
-
-type wantedGroup struct {
-	name string
-	spec map[string]any
-}
-
-// targeted reports whether the group is for some namespaces only.
-func (g *wantedGroup) targeted() bool {
-	return g != nil && (g.spec["targetNamespaces"] != nil || g.spec["selector"] != nil)
+	group *operatorpolicy.Group
 }
 
 // wanted parses the policy. It returns all problems at once.
@@ -49,67 +37,29 @@ func (in *Input) wanted() (*wanted, []string) {
 			"spec.subscription.namespace: Required value: name the namespace of the operator, since nothing else determines it")
 	}
 
-	r := reader{quiet: len(problems) > 0}
+	var unread []string
 	put(w.subscription, "name", sub.Name)
 	put(w.subscription, "channel", sub.Channel)
 	put(w.subscription, "source", sub.Source)
 	put(w.subscription, "sourceNamespace", sub.SourceNamespace)
 	put(w.subscription, "startingCSV", sub.StartingCSV)
-	if config := read[map[string]any](&r, "spec.subscription.config", sub.Config); len(config) > 0 {
+	if config := operatorpolicy.Read[map[string]any]("spec.subscription.config", sub.Config, &unread); len(config) > 0 {
 		w.subscription["config"] = config
 	}
 	if spec.IsEnforced() {
 		w.subscription["installPlanApproval"], _ = in.Namespace.Approval(in.Rules)
 	}
-	if group := spec.OperatorGroup; group != nil {
-		w.group = &wantedGroup{name: group.Name, spec: map[string]any{}}
-		targets := read[[]string](&r, "spec.operatorGroup.targetNamespaces", group.TargetNamespaces)
-		selector := read[map[string]any](&r, "spec.operatorGroup.selector", group.Selector)
-		// the proposal's spelling of the two; a policy that uses both is not valid
-		if t := group.Target; t != nil {
-			targets = append(targets, read[[]string](&r, "spec.operatorGroup.target.namespaces", t.Namespaces)...)
-			if selector == nil {
-				selector = read[map[string]any](&r, "spec.operatorGroup.target.selector", t.Selector)
-			}
-		}
-		if len(targets) > 0 {
-			w.group.spec["targetNamespaces"] = anySlice(targets)
-		}
-		if !emptySelector(selector) {
-			w.group.spec["selector"] = selector
-		}
-		put(w.group.spec, serviceAccountName, group.ServiceAccountName)
-		put(w.group.spec, "upgradeStrategy", group.UpgradeStrategy)
-		if static := read[*bool](&r, "spec.operatorGroup.staticProvidedAPIs", group.StaticProvidedAPIs); static != nil {
-			w.group.spec["staticProvidedAPIs"] = *static
-		}
+	group, faults := operatorpolicy.GroupOf(spec)
+	w.group = group
+	if len(problems) == 0 { // else validation has reported them
+		problems = append(unread, faults...)
 	}
-	problems = append(problems, r.problems...)
 	if spec.IsEnforced() && len(in.Overlaps) > 0 {
 		problems = append(problems,
 			fmt.Sprintf("the policy does nothing, because several enforced policies manage the Subscription to %s in namespace %s: %s",
 				text.Name(sub.Name), text.Name(sub.Namespace), text.Names(in.Overlaps, maxListed)))
 	}
 	return w, problems
-}
-
-// reader reads fields that may hold any JSON, and collects errors.
-type reader struct {
-	problems []string
-	// quiet is set if validation has reported the problems already.
-	quiet bool
-}
-
-func read[T any](r *reader, path string, value *apiextensionsv1.JSON) T {
-	var into T
-	if value == nil || len(value.Raw) == 0 {
-		return into
-	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(value.Raw, &into); err != nil && !r.quiet {
-		r.problems = append(r.problems, fmt.Sprintf("%s: Invalid value: %s: %s", path,
-			text.Quote(text.Unquote(value.Raw)), err))
-	}
-	return into
 }
 
 // put sets a field unless the value is empty.
@@ -125,13 +75,6 @@ func anySlice(values []string) []any {
 		list[i] = v
 	}
 	return list
-}
-
-// emptySelector reports whether a label selector has no requirement.
-func emptySelector(selector map[string]any) bool {
-	labels, _ := selector["matchLabels"].(map[string]any)
-	expressions, _ := selector["matchExpressions"].([]any)
-	return len(labels) == 0 && len(expressions) == 0
 }
 
 // catalogProblems reports that the catalog which a policy names in part does not exist or lacks the package (only
