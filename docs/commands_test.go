@@ -64,7 +64,6 @@ var commands = []struct {
 	{document: "docs/image.md", begins: "crane copy", why: "needs two registries, crane and skopeo"},
 	{document: "docs/image.md", begins: "make image ARCHIVE",
 		why: "needs kind and k3d; the archive is tested by TestImage"},
-	{document: "docs/image.md", begins: "oc new-project", why: "needs OpenShift; TestBaseAndPush pushes to a registry"},
 	{document: "docs/release.md", begins: "make release-dry-run", tests: []string{"TestInstallRelease"}},
 	{document: "docs/release.md", begins: "cosign verify-blob",
 		why: "needs cosign; TestInstallRelease verifies the same by its libraries"},

@@ -20,7 +20,6 @@ import (
 // offered is an etcd operator to install in namespace shop.
 type offered struct {
 	version string
-	release string
 	catalog string
 	// properties are those of its bundle besides olm.package, with a leading comma.
 	properties string
@@ -73,10 +72,6 @@ var recipes = map[string]struct {
 	"Deny a CVE range": {
 		refused: []offered{{version: "0.9.2"}, {version: "0.9.0"}},
 		allowed: []offered{{version: "0.9.4"}, {version: "0.8.0"}},
-	},
-	"Withdraw a release": {
-		refused: []offered{{release: "1"}, {spec: `{"release":"1"}`}, {spec: `{}`}, {}},
-		allowed: []offered{{release: "2"}, {spec: `{"release":"3"}`}, {release: "1", version: "0.9.2"}},
 	},
 	"Maintenance freeze by property": {
 		refused: []offered{{}},
@@ -225,7 +220,7 @@ func (o offered) under(t *testing.T, objects []*constraintv1.Constraint, labels 
 			BundleLookups: []olm.BundleLookup{{
 				Identifier: name, Catalog: olm.Catalog{Namespace: "olm", Name: o.catalog},
 				Properties: `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"` + o.version +
-					`","release":"` + o.release + `"}}` + o.properties + `]}`,
+					`"}}` + o.properties + `]}`,
 			}}},
 	}})
 }
