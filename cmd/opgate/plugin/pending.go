@@ -32,8 +32,8 @@ approved now, and the rules that hold or refuse them. Nothing is written. The ve
 rules, from one list of each kind: policies, Constraints, and what OLM stores.
 
 VERDICT is Allow, Hold (something has to happen first) or Deny. Of an allowed plan it says who approves it: Opgate, by its
-background loop, or a user, where Opgate leaves it; the wide output has the reason. A plan is outdated if no Subscription names it as its
-current plan: approving it would bring an earlier version. RULE is the first rule of the verdict, and how many more
+background loop, or a user, where Opgate leaves it; the wide output has the reason, and the right that the user needs. A plan is
+outdated if no Subscription names it as its current plan: approving it would bring an earlier version. RULE is the first rule of the verdict, and how many more
 there are; "why" shows all of them.
 
 What the current user may not read ends the command, with the right and the ClusterRole that grants it, unless the

@@ -331,7 +331,7 @@ status:
 	}
 	kubeconfig, _ := serve(t, file)
 	const want = "etcdoperator.v0.9.4 is held: OperatorPolicy policies/etcd does not forbid it, and its Subscription asks for Manual approval, " +
-		"so that a user has to approve it"
+		"so that a user has to approve it, who needs the right to update installplans.operators.coreos.com in namespace shop"
 	for _, args := range [][]string{{"why", "installplan", "shop/install-x7"}, {"pending", "-A"},
 		{"pending", "-n", "shop", "-o", "wide"}, {"pending", "-A", "-o", "json"}} {
 		out, code := run(t, command(args[0]), append(args[1:], "--kubeconfig", kubeconfig)...)
