@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/opgate/opgate/cmd/opgate/adopt"
 	"github.com/opgate/opgate/cmd/opgate/approve"
 	"github.com/opgate/opgate/cmd/opgate/check"
 	"github.com/opgate/opgate/cmd/opgate/cli"
@@ -53,6 +54,7 @@ The gate itself, which answers the API server's admission reviews, is a program 
 	}
 	group(cmd, "Judge files:", check.Command(time.Now), test.Command(), explain.Command())
 	group(cmd, "Look at a cluster:", append(plugin.Commands(time.Now), plans[0])...)
+	group(cmd, "Keep policies in git:", adopt.Command(time.Now))
 	group(cmd, "Act:", plans[1])
 	group(cmd, "Set up:", compile.Command(time.Now), verify.Command(cmd.Name()))
 	cmd.AddCommand(serveCommand())
