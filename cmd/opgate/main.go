@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/opgate/opgate/cmd/opgate/adopt"
 	"github.com/opgate/opgate/cmd/opgate/approve"
 	"github.com/opgate/opgate/cmd/opgate/check"
 	"github.com/opgate/opgate/cmd/opgate/cli"
@@ -20,6 +21,7 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/diff"
 	"github.com/opgate/opgate/cmd/opgate/explain"
 	"github.com/opgate/opgate/cmd/opgate/plugin"
+	"github.com/opgate/opgate/cmd/opgate/suggest"
 	"github.com/opgate/opgate/cmd/opgate/test"
 	"github.com/opgate/opgate/cmd/opgate/verify"
 )
@@ -53,6 +55,7 @@ The gate itself, which answers the API server's admission reviews, is a program 
 	}
 	group(cmd, "Judge files:", check.Command(time.Now), test.Command(), explain.Command())
 	group(cmd, "Look at a cluster:", append(plugin.Commands(time.Now), plans[0])...)
+	group(cmd, "Keep policies in git:", adopt.Command(time.Now), suggest.Command(time.Now))
 	group(cmd, "Act:", plans[1])
 	group(cmd, "Set up:", compile.Command(time.Now), verify.Command(cmd.Name()))
 	cmd.AddCommand(serveCommand())

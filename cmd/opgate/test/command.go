@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jstemmer/go-junit-report/v2/junit"
 	"github.com/spf13/cobra"
@@ -41,6 +42,9 @@ the format.
 
 --update writes the words that each write got into its file. It never changes the decision: a wrong one stays a fault.
 
+--from prints the scenario of an InstallPlan on the cluster of the current context, with all that its approval is judged
+by and the answer that it gets now: what was decided becomes a test.
+
 Exit codes:
   0  every write got what its scenario wants
   1  a write got something else
@@ -51,6 +55,9 @@ const example = `  # all scenarios below a directory
 
   # write the scenario with the decision that you expect, and fill in the words
   opgate test --update tests/etcd-is-held.txtar
+
+  # what holds a plan on the cluster, as a test
+  opgate test --from shop/install-x7 > tests/etcd-0.9.4.txtar
 
   # a report for a pipeline
   opgate test tests/ -o junit > opgate-test.xml`
@@ -66,6 +73,9 @@ type options struct {
 	update       bool
 	approvalMode string
 	versions     scenario.Versions
+	// from is an InstallPlan of the cluster of kubeconfig, as NAMESPACE/NAME.
+	from       string
+	kubeconfig cli.Kubeconfig
 }
 
 // fault is how the answer to a write differs from what its scenario wants, or why it could not be played.
@@ -99,13 +109,17 @@ type result struct {
 func Command() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use:     "test [PATH]...",
+		Use:     "test [PATH]... | test --from NAMESPACE/PLAN",
 		Short:   "Test policies: does a write get the verdict and the words that a scenario wants?",
 		Long:    long,
 		Example: example,
 		RunE: func(cmd *cobra.Command, paths []string) error {
-			if err := o.validate(); err != nil {
+			if err := o.validate(paths); err != nil {
 				return err
+			}
+			if o.from != "" {
+				return o.fromPlan(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(),
+					time.Now().Truncate(time.Second)) //nolint:forbidigo // the answer is that of the present
 			}
 			return o.run(cmd.Context(), paths, cmd.OutOrStdout())
 		},
@@ -121,10 +135,18 @@ func Command() *cobra.Command {
 	flags.StringVar(&o.versions.OpenShift, "openshift-version", "",
 		"OpenShift version of the cluster, such as 4.19.3 (default: unknown)")
 	cli.Complete(cmd, "approval-mode", []string{string(rules.MutateApproval), string(rules.DenyApproval)})
+	flags.StringVar(&o.from, "from", "", "InstallPlan of the cluster to print a scenario of, as NAMESPACE/PLAN")
+	o.kubeconfig.Register(cmd)
 	return cmd
 }
 
-func (o *options) validate() error {
+func (o *options) validate(paths []string) error {
+	switch {
+	case o.from != "" && (o.update || len(paths) > 0):
+		return self.Usage("--from prints a scenario and plays none: leave out PATHs and --update")
+	case o.from == "" && o.kubeconfig.Given():
+		return self.Usage("--kubeconfig, --context, --cluster and the other flags of kubectl are for --from")
+	}
 	if err := self.CheckOutput(o.output, formatNames); err != nil {
 		return err
 	}
@@ -133,6 +155,11 @@ func (o *options) validate() error {
 			rules.DenyApproval)
 	}
 	return nil
+}
+
+func (o *options) player() *player {
+	return &player{versions: o.versions, approvalMode: rules.ApprovalMode(o.approvalMode),
+		referred: map[string][]*unstructured.Unstructured{}}
 }
 
 // run plays all scenarios and prints what became of them.
@@ -144,8 +171,7 @@ func (o *options) run(ctx context.Context, paths []string, stdout io.Writer) err
 	if err != nil {
 		return err
 	}
-	p := &player{versions: o.versions, approvalMode: rules.ApprovalMode(o.approvalMode),
-		referred: map[string][]*unstructured.Unstructured{}}
+	p := o.player()
 	results := make([]result, len(files))
 	code := 0
 	for i, file := range files {

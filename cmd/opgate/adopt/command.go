@@ -1,0 +1,207 @@
+// Package adopt is `opgate adopt`: it writes OperatorPolicies that describe the operators that are installed, and compares
+// such policies with what is installed later. It reads a cluster, or files with objects of one, and writes nothing to it.
+package adopt
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/cmd/opgate/cli"
+	"github.com/opgate/opgate/internal/text"
+)
+
+// self is the name of the command.
+const self cli.Name = "adopt"
+
+// exitDrift is for policies that do not describe what is installed.
+const exitDrift = 1
+
+const long = `Write OperatorPolicies for the operators that are installed: package, namespace, catalog, channel and version of each, so that
+a policy allows what is there and nothing else. They are for git: with -o one file for each namespace and a kustomization,
+else all on standard output. Nothing is written to the cluster; what applying the policies will write is printed before.
+A second run gives them the same names. What a policy cannot express of an operator is a comment in the file, and a line
+on standard error.
+
+What is installed is read from the cluster of the current context, in the namespace of -n or the context, or from files
+with what "kubectl get subscriptions.operators.coreos.com,csv,installplans -o yaml" prints.
+
+--pin patch and --pin minor write a range in place of the exact version: later versions with the same minor or major
+number are allowed too. A version that is not in such a range, or not known, is listed by its name.
+
+With --check nothing is written: what is installed and not in the policies of a directory, or not as they say, is printed.
+
+Exit codes:
+  0  the policies were written; with --check, they describe what is installed
+  1  with --check, something is installed that they do not describe, or is not installed
+  2  the command line or the input cannot be used, the cluster cannot be read, or a file exists already`
+
+const example = `  # everything on a cluster, as policies that only report
+  opgate adopt -A -o policies/
+
+  # one team's operators, with the digests of their bundles, and only these from then on
+  opgate adopt -n shop --digests --remediation-action enforce -o policies/
+
+  # from what was exported, with upgrades to later patches allowed
+  opgate adopt -f cluster.yaml --pin patch
+
+  # in a pipeline: is the cluster still as the policies in git say?
+  opgate adopt -A --check policies/`
+
+// The values of --pin.
+const (
+	pinExact = "exact"
+	pinPatch = "patch"
+	pinMinor = "minor"
+)
+
+// The values of --as and --remediation-action, the default first.
+var (
+	complianceTypes = []string{string(policyv1beta2.MayHave), string(policyv1beta2.MustHave)}
+	actions         = []string{string(policyv1beta2.Inform), string(policyv1beta2.Enforce)}
+	pins            = []string{pinExact, pinPatch, pinMinor}
+)
+
+// options are the flags.
+type options struct {
+	kubeconfig cli.Kubeconfig
+	// all is --all-namespaces, namespace that of the flag, else of the context; empty with all.
+	all       bool
+	namespace string
+	selector  string
+	files     []string
+	// as, action, pin and digests say what policies to write, and policies is their namespace.
+	as, action, pin string
+	digests         bool
+	policies        string
+	// output is a directory, force overwrites files in it.
+	output string
+	force  bool
+	// check is a directory with policies to compare.
+	check string
+}
+
+// Command returns `opgate adopt`. now is the clock for exceptions of policies.
+func Command(now func() time.Time) *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:     "adopt [-n NAMESPACE | -A | -f FILE|DIR|-]... [-o DIR | --check DIR]",
+		Short:   "Write policies for the operators that are installed",
+		Long:    long,
+		Example: example,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return self.Usage("unexpected argument %s: name files by -f, and a namespace by -n", text.Quote(args[0]))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr(), now())
+		},
+	}
+	flags := self.Flags(cmd)
+	flags.BoolVarP(&o.all, "all-namespaces", "A", false, "look at all namespaces, not at that of -n or the context")
+	o.kubeconfig.RegisterNamespace(cmd)
+	flags.StringVarP(&o.selector, "selector", "l", "", "label selector of Subscriptions (default: all)")
+	cli.FilesVar(flags, &o.files)
+	flags.StringVar(&o.as, "as", complianceTypes[0], "spec.complianceType: "+cli.Alternatives(complianceTypes))
+	flags.StringVar(&o.action, "remediation-action", actions[0], "spec.remediationAction: "+cli.Alternatives(actions))
+	flags.StringVar(&o.pin, "pin", pinExact, "versions to allow: "+cli.Alternatives(pins))
+	flags.BoolVar(&o.digests, "digests", false, "list versions with the digests of their bundle images")
+	flags.StringVar(&o.policies, "policies", "policies", "namespace of the policies")
+	flags.StringVarP(&o.output, "output-dir", "o", "", "directory to write to (default: standard output)")
+	flags.BoolVar(&o.force, "force", false, "overwrite files in the directory")
+	flags.StringVar(&o.check, "check", "", "directory with policies to compare with what is installed")
+	o.kubeconfig.Register(cmd)
+	for flag, values := range map[string][]string{"as": complianceTypes, "remediation-action": actions, "pin": pins} {
+		cli.Complete(cmd, flag, values)
+	}
+	return cmd
+}
+
+// validate checks the command line.
+func (o *options) validate() error {
+	for _, f := range []struct {
+		name, value string
+		known       []string
+	}{{"as", o.as, complianceTypes}, {"remediation-action", o.action, actions}, {"pin", o.pin, pins}} {
+		if !slices.Contains(f.known, f.value) {
+			return self.Usage("unknown --%s %s: use %s", f.name, text.Quote(f.value), cli.Alternatives(f.known))
+		}
+	}
+	if _, err := labels.Parse(o.selector); err != nil {
+		return self.Usage("-l %s: %s", text.Quote(o.selector), text.Escape(err.Error()))
+	}
+	switch {
+	case o.all && o.kubeconfig.Overrides.Context.Namespace != "":
+		return self.Usage("-A looks at all namespaces, and -n at one: leave out one of them")
+	case o.digests && o.pin != pinExact:
+		return self.Usage("--digests is for --pin %s: a range names no bundle", pinExact)
+	case o.check != "" && (o.output != "" || o.force):
+		return self.Usage("--check writes nothing: leave out -o and --force")
+	case o.force && o.output == "":
+		return self.Usage("--force is for -o, which is missing")
+	}
+	if err := self.CheckFiles(o.files); err != nil {
+		return err
+	}
+	return self.CheckNamespaces(o.policies)
+}
+
+// run reads what is installed, and writes or compares policies.
+func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, now time.Time) error {
+	if err := o.where(); err != nil {
+		return err
+	}
+	found, err := o.read(ctx, stdin, stderr)
+	if err != nil {
+		return err
+	}
+	if o.check != "" {
+		return o.compare(found, stdout, stderr, now)
+	}
+	for _, line := range found.unsaid() {
+		fmt.Fprintln(stderr, "not expressed: "+line)
+	}
+	if len(found.operators) == 0 {
+		return self.Unusable("no operator is installed%s", o.in())
+	}
+	fmt.Fprintln(stderr, o.effect(found.operators))
+	files := o.render(found)
+	if o.output == "" {
+		texts := make([]string, len(files))
+		for i, f := range files {
+			texts[i] = f.text
+		}
+		_, err := io.WriteString(stdout, strings.Join(texts, separator))
+		return err
+	}
+	return o.write(files, stderr)
+}
+
+// where sets the namespace to look at: of files all, unless -n names one.
+func (o *options) where() (err error) {
+	o.namespace = o.kubeconfig.Overrides.Context.Namespace
+	if !o.all && len(o.files) == 0 {
+		o.namespace, err = o.kubeconfig.Namespace()
+	}
+	return err
+}
+
+// in names the namespace in which nothing was found.
+func (o *options) in() string {
+	if o.namespace == "" {
+		return ""
+	}
+	return " in namespace " + text.Name(o.namespace) + "; -A looks at all"
+}

@@ -1,0 +1,337 @@
+// Package suggest is `opgate suggest`: it edits OperatorPolicies in files, so that the next version of an operator may be
+// installed. Of a file it changes nothing else, and on a cluster nothing at all.
+package suggest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/diff"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/opgate/opgate/cmd/opgate/cli"
+	"github.com/opgate/opgate/cmd/opgate/cluster"
+	"github.com/opgate/opgate/cmd/opgate/manifests"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/facts"
+	"github.com/opgate/opgate/snapshot"
+)
+
+// self is the name of the command.
+const self cli.Name = "suggest"
+
+// exitSuggests is for --exit-code if something is suggested.
+const exitSuggests = 3
+
+const long = `Suggest the edits of policies in files that let InstallPlans pass that wait for approval: the smallest change of spec.versions
+and spec.versionRange of each OperatorPolicy that governs them. The output is a diff that "git apply" takes in the same
+directory; with --write the files are changed. Comments, order and line ends of the files stay as they are. What is
+suggested is printed on standard error as well.
+
+The files are OperatorPolicies, also in Policies, in lists and in patches of kustomizations. A value that a template, an
+anchor or another program makes cannot be edited in place: it is named, and all else is suggested.
+
+The plans are those of the cluster of the current context, in the namespace of -n or the context, or those in files, by
+-f, as "kubectl get" prints them. With --path what "opgate plan -o json" prints takes their place, and --to says how far
+along it: the next version, all patches of the installed minor version, or the newest.
+
+spec.consent is not edited: what an upgrade changes is reviewed first ("opgate diff"). With --accept-changes the digests
+of the changes that it holds are added to its list.
+
+Exit codes:
+  0  what is suggested was printed or written, or there is nothing
+  2  the command line or the input cannot be used, the cluster cannot be read, or a policy cannot be edited in place
+  3  with --exit-code, something is suggested`
+
+const example = `  # what would let the plans pass that wait on the cluster, as a change of the files in git
+  opgate suggest -A policies/ | git apply
+
+  # in a pipeline: a branch with a pull request, if there is something
+  opgate suggest -A policies/ --write --body body.md --exit-code
+
+  # all patches that a catalog has, before OLM makes plans for them
+  opgate plan etcd --catalog catalog/ -f cluster.yaml -o json | opgate suggest --path - --to patch policies/
+
+  # from what was exported
+  opgate suggest -f cluster.yaml policies/etcd.yaml`
+
+// options are the flags.
+type options struct {
+	kubeconfig cli.Kubeconfig
+	all        bool
+	objects    []string
+	// paths are files with JSON of "opgate plan", to is how far along them.
+	paths []string
+	to    string
+	// write changes the files, body is a file for the text of a pull request.
+	write         bool
+	body          string
+	acceptChanges bool
+	exitCode      bool
+}
+
+// Command returns `opgate suggest`. now is the clock that plans are judged at.
+func Command(now func() time.Time) *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:     "suggest [-n NAMESPACE | -A | -f FILE|DIR|-]... FILE|DIR...",
+		Short:   "Suggest the edits of policies in files that let waiting plans pass",
+		Long:    long,
+		Example: example,
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if err := o.validate(names); err != nil {
+				return err
+			}
+			steps, state, err := o.steps(cmd.Context(), now(), cmd.InOrStdin(), cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			return o.run(names, steps, state, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := self.Flags(cmd)
+	flags.BoolVarP(&o.all, "all-namespaces", "A", false, "look at all namespaces, not at that of -n or the context")
+	o.kubeconfig.RegisterNamespace(cmd)
+	cli.FilesVar(flags, &o.objects)
+	flags.Lookup("filename").Usage = `file or directory with InstallPlans and Subscriptions, "-" for standard input; repeatable`
+	flags.StringArrayVar(&o.paths, "path", nil, `JSON of "opgate plan", a file or "-"; repeatable (default: the plans that wait)`)
+	flags.StringVar(&o.to, "to", toNext, "how far along a path: "+cli.Alternatives(targets))
+	flags.BoolVar(&o.write, "write", false, "change the files (default: print a diff)")
+	flags.StringVar(&o.body, "body", "", "file to write the text of a pull request to (default: none)")
+	flags.BoolVar(&o.acceptChanges, "accept-changes", false, "add the digests of held changes to spec.consent.accepted, too")
+	flags.BoolVar(&o.exitCode, "exit-code", false, "exit with 3 if something is suggested")
+	o.kubeconfig.Register(cmd)
+	cli.Complete(cmd, "to", targets)
+	return cmd
+}
+
+// validate checks the command line.
+func (o *options) validate(names []string) error {
+	switch {
+	case len(names) == 0:
+		return self.Usage("no policies: name files or directories with the policies to edit")
+	case slices.Contains(names, cli.StandardInput):
+		return self.Usage("- cannot be edited: name files or directories with the policies to edit")
+	case o.all && o.kubeconfig.Overrides.Context.Namespace != "":
+		return self.Usage("-A looks at all namespaces, and -n at one: leave out one of them")
+	case len(o.paths) > 0 && len(o.objects) > 0:
+		return self.Usage("--path takes the place of plans: leave out -f")
+	case !slices.Contains(targets, o.to):
+		return self.Usage("unknown --to %s: use %s", text.Quote(o.to), cli.Alternatives(targets))
+	case o.to != toNext && len(o.paths) == 0:
+		return self.Usage("--to %s is along a path: name one with --path", o.to)
+	}
+	return self.CheckFiles(slices.Concat(names, o.objects, o.paths))
+}
+
+// steps returns what is to be opened, and the state by which patches of policies govern something.
+func (o *options) steps(
+	ctx context.Context, now time.Time, stdin io.Reader, stderr io.Writer,
+) (steps []step, state *snapshot.Snapshot, err error) {
+	if len(o.paths) == 0 {
+		if state, err = o.read(ctx, stdin, stderr); err != nil {
+			return nil, nil, err
+		}
+		return waiting(state, func(types.NamespacedName) bool { return true }, now), state, nil
+	}
+	for _, name := range o.paths {
+		s, err := readPath(name, stdin, o.to)
+		if err != nil {
+			return nil, nil, self.Unusable("%s", text.Escape(err.Error()))
+		}
+		if s != nil {
+			steps = append(steps, *s)
+		}
+	}
+	return steps, &snapshot.Snapshot{}, nil
+}
+
+// read reads the plans, and what they are judged by.
+func (o *options) read(ctx context.Context, stdin io.Reader, stderr io.Writer) (*snapshot.Snapshot, error) {
+	namespace := o.kubeconfig.Overrides.Context.Namespace
+	if len(o.objects) > 0 {
+		unit, err := manifests.Read(o.objects, stdin, stderr, manifests.Options{Namespace: namespace})
+		if err != nil {
+			return nil, err
+		}
+		return unit.Snapshot(facts.Cluster{}), nil
+	}
+	var err error
+	if !o.all {
+		if namespace, err = o.kubeconfig.Namespace(); err != nil {
+			return nil, err
+		}
+	}
+	reader, err := cluster.Connect(o.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	state, err := reader.Read(ctx, cluster.Options{Namespace: namespace})
+	if err != nil {
+		return nil, self.Unusable("%s", text.Escape(err.Error()))
+	}
+	for _, note := range state.Notes {
+		fmt.Fprintln(stderr, "warning: "+text.Escape(note))
+	}
+	return state.Snapshot, nil
+}
+
+// run suggests edits, and prints or writes them.
+func (o *options) run(names []string, steps []step, state *snapshot.Snapshot, stdout, stderr io.Writer) error {
+	found, err := read(names, steps, state, o.acceptChanges)
+	if err != nil {
+		return self.Unusable("%s", text.Escape(err.Error()))
+	}
+	for _, s := range found.suggestions {
+		fmt.Fprintln(stderr, s)
+		for _, why := range s.remaining(o.acceptChanges) {
+			fmt.Fprintln(stderr, "  still held: "+why)
+		}
+	}
+	for _, fault := range found.faults {
+		fmt.Fprintln(stderr, fault)
+	}
+	if err := found.output(o.write, stdout); err != nil {
+		return self.Unusable("%v", err)
+	}
+	if o.body != "" && len(found.suggestions) > 0 {
+		if err := os.WriteFile(o.body, []byte(found.text(o.acceptChanges)), 0o600); err != nil {
+			return self.Unusable("%v", err)
+		}
+	}
+	switch {
+	case len(found.faults) > 0:
+		return &cli.ExitError{Code: cli.ExitUnusable}
+	case o.exitCode && len(found.suggestions) > 0:
+		return &cli.ExitError{Code: exitSuggests}
+	}
+	return nil
+}
+
+// result is what is suggested for files.
+type result struct {
+	*files
+	suggestions []*suggestion
+	// after are the texts of the files that change, by file.
+	after map[*source][]byte
+}
+
+// read suggests edits of files for some steps.
+func read(names []string, steps []step, state *snapshot.Snapshot, acceptChanges bool) (*result, error) {
+	of, err := readFiles(names)
+	if err != nil {
+		return nil, err
+	}
+	of.complete(state)
+	found := &result{files: of, after: map[*source][]byte{}}
+	for i := range steps {
+		if slices.ContainsFunc(steps[:i], func(s step) bool { return s.namespace == steps[i].namespace && s.pkg == steps[i].pkg }) {
+			continue
+		}
+		suggestions, faults := of.suggest(&steps[i], acceptChanges)
+		for _, fault := range faults {
+			of.faults = append(of.faults, fault.Error())
+		}
+		found.suggestions = append(found.suggestions, suggestions...)
+	}
+	for _, at := range of.sites {
+		after, err := at.edited()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", at.name, err)
+		}
+		if !bytes.Equal(after, at.data) {
+			found.after[at.source] = after
+		}
+	}
+	return found, nil
+}
+
+// output writes the files, or prints a diff of them.
+func (r *result) output(write bool, stdout io.Writer) error {
+	for _, s := range r.changed() {
+		if write {
+			info, err := os.Stat(s.name)
+			if err == nil {
+				err = os.WriteFile(s.name, r.after[s], info.Mode().Perm())
+			}
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		// without the line that names a command, by which git would look for the file at the top of the repository
+		_, unified, _ := strings.Cut(string(diff.Diff("a/"+s.diffName(), s.data, "b/"+s.diffName(), r.after[s])), "\n")
+		if _, err := io.WriteString(stdout, unified); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// changed returns the files that change, in their order.
+func (r *result) changed() (sources []*source) {
+	for s := range r.after {
+		sources = append(sources, s)
+	}
+	slices.SortFunc(sources, func(a, b *source) int { return strings.Compare(a.name, b.name) })
+	return sources
+}
+
+// diffName returns the name for a diff: relative to the current directory where the file is below it.
+func (s *source) diffName() string {
+	if directory, err := os.Getwd(); err == nil && filepath.IsAbs(s.name) {
+		if relative, err := filepath.Rel(directory, s.name); err == nil && !strings.HasPrefix(relative, "..") {
+			return filepath.ToSlash(relative)
+		}
+	}
+	return s.name
+}
+
+// text returns the text of a pull request, as Markdown.
+func (r *result) text(acceptChanges bool) string {
+	var b strings.Builder
+	for _, s := range r.suggestions {
+		fmt.Fprintf(&b, "### %s\n\n", s.step.title())
+		for _, change := range s.changes {
+			fmt.Fprintf(&b, "- %s\n", change)
+		}
+		fmt.Fprintf(&b, "- it lets %s pass\n", text.Escape(s.step.source))
+		for _, v := range s.step.versions {
+			if v.digest != "" {
+				fmt.Fprintf(&b, "- bundle image of %s: %s\n", text.Name(v.csv), v.digest)
+			}
+		}
+		for _, c := range s.step.consent {
+			fmt.Fprintf(&b, "- changes, digest %s: %s\n", c.digest, text.Escape(c.message))
+		}
+		for _, why := range s.step.others {
+			fmt.Fprintf(&b, "- still held: %s\n", text.Escape(why))
+		}
+		b.WriteString("\n")
+	}
+	if !acceptChanges && slices.ContainsFunc(r.suggestions, func(s *suggestion) bool { return len(s.step.consent) > 0 }) {
+		b.WriteString("Changes wait for consent: see `opgate diff`, then `opgate suggest --accept-changes`.\n")
+	}
+	return b.String()
+}
+
+// remaining returns what holds the step also with the edit.
+func (s *suggestion) remaining(acceptChanges bool) (why []string) {
+	for _, c := range s.step.consent {
+		if !acceptChanges {
+			why = append(why, text.Escape(c.message))
+		}
+	}
+	for _, other := range s.step.others {
+		why = append(why, text.Escape(other))
+	}
+	return why
+}

@@ -1,0 +1,99 @@
+package suggest
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/opgate/opgate/cmd/opgate/inspect"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
+	"github.com/opgate/opgate/rules/carrier"
+	"github.com/opgate/opgate/rules/verdict"
+	"github.com/opgate/opgate/snapshot"
+)
+
+// version is a version of an operator. What is not known is empty.
+type version struct{ csv, version, digest string }
+
+// step is an upgrade, or a first installation, that is not installed yet.
+type step struct {
+	namespace, pkg string
+	// from is what is installed; empty for a first installation.
+	from string
+	// versions are those that are installed one after the other, the last one is where it leads.
+	versions []version
+	// source is where it was found.
+	source string
+	// consent are the changes that policies hold, others is what else holds it.
+	consent []held
+	others  []string
+}
+
+// held is a change that a policy holds, by namespace/name, until its digest is accepted.
+type held struct{ policy, digest, message string }
+
+func (s *step) to() *version { return &s.versions[len(s.versions)-1] }
+
+// waiting returns the steps of the plans that wait for approval.
+func waiting(state *snapshot.Snapshot, only func(types.NamespacedName) bool, now time.Time) (steps []step) {
+	c := &inspect.Cluster{Snapshot: state, Now: now}
+	for ns := range state.All() {
+		for _, plan := range ns.Plans() {
+			key := types.NamespacedName{Namespace: ns.Name(), Name: plan.Metadata.Name}
+			if !plan.AwaitsApproval() || !ns.IsCurrent(plan) || !only(key) {
+				continue
+			}
+			judged := c.JudgePlan(plan)
+			for _, r := range carrier.Replacements(ns, plan) {
+				s := step{namespace: ns.Name(), pkg: r.Package, from: r.From, source: "installplan " + key.String(),
+					versions: []version{{r.CSV, r.Version, digestOf(plan, r.CSV)}}}
+				i := slices.IndexFunc(judged.CSVs, func(v verdict.CSV) bool { return v.CSV == r.CSV })
+				for _, reason := range judged.Reasons {
+					if i >= 0 && slices.Contains(judged.CSVs[i].Because, reason.Message) {
+						s.note(reason.Rule, reason.Source, reason.Message, reason.Digest)
+					}
+				}
+				steps = append(steps, s)
+			}
+		}
+	}
+	return steps
+}
+
+// note notes what holds the step beside its version.
+func (s *step) note(rule verdict.RuleID, source, message, digest string) {
+	policy, ofPolicy := strings.CutPrefix(source, verdict.KindOperatorPolicy+" ")
+	switch {
+	case rule == bundle.RuleVersion || rule == bundle.RuleVersionRange:
+	case ofPolicy && rule == bundle.RuleConsent && digest != "":
+		s.consent = append(s.consent, held{policy, digest, message})
+	default:
+		s.others = append(s.others, message)
+	}
+}
+
+// digestOf returns the digest of the bundle image of a ClusterServiceVersion of a plan.
+func digestOf(plan *olm.InstallPlan, csv string) (digest string) {
+	for _, lookup := range plan.Status.BundleLookups {
+		if lookup.Identifier == csv {
+			digest = cmp.Or(digest, olm.ImageDigest(lookup.Path))
+		}
+	}
+	return digest
+}
+
+// fault returns why the versions of a step are not written into a policy: plans may name anything.
+func (s *step) fault() string {
+	for _, v := range s.versions {
+		if len(validation.IsDNS1123Subdomain(v.csv)) > 0 {
+			return text.Quote(v.csv) + " is no name of a ClusterServiceVersion"
+		}
+	}
+	return ""
+}
