@@ -52,7 +52,7 @@ type tool struct {
 // argo compares the fields that are in git with the cluster by itself.
 func argo(t *testing.T, e *harness.OLMEnv, ignored ...string) delivery {
 	return start(t, &tool{env: e, name: "argocd-controller", ignored: ignored,
-		drift: func(live, desired, _ *unstructured.Unstructured) bool { return !within(desired.Object, live.Object) }})
+		drift: func(live, desired, _ *unstructured.Unstructured) bool { return !contained(desired.Object, live.Object) }})
 }
 
 // flux compares the cluster with what applying would make of it, by a dry run.
@@ -218,23 +218,23 @@ func bare(u *unstructured.Unstructured) map[string]any {
 	return u.Object
 }
 
-// within reports whether all fields of part are the same in whole.
-func within(part, whole any) bool {
+// contained reports whether all fields of part are the same in whole.
+func contained(part, whole any) bool {
 	fields, ok := part.(map[string]any)
 	if !ok {
 		return equality.Semantic.DeepEqual(part, whole)
 	}
 	others, _ := whole.(map[string]any)
 	for name, field := range fields {
-		if !within(field, others[name]) {
+		if !contained(field, others[name]) {
 			return false
 		}
 	}
 	return true
 }
 
-// writesOf counts the writes of a field manager that the API server took, by resource and name, dry runs aside.
-func writesOf(t *testing.T, e *harness.OLMEnv, manager string) map[string]int {
+// writtenBy counts the writes of a field manager that the API server took, by resource and name, dry runs aside.
+func writtenBy(t *testing.T, e *harness.OLMEnv, manager string) map[string]int {
 	t.Helper()
 	events, err := harness.ReadAudit(e.AuditLog())
 	if err != nil {

@@ -115,7 +115,7 @@ func deliveredByGit(t *testing.T, e *harness.OLMEnv, d delivery, approval string
 		"subscriptions " + first.name + "/etcd": 1, "subscriptions " + second.name + "/etcd": 1,
 		"operatorgroups " + first.name + "/operators": 1, "operatorgroups " + second.name + "/operators": 1,
 	}
-	got := writesOf(t, e, d.manager())
+	got := writtenBy(t, e, d.manager())
 	for object, n := range want {
 		if got[object] != n {
 			t.Errorf("%s wrote %s %d times, want once for each edit in git: %d", d.manager(), object, got[object], n)
