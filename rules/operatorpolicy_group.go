@@ -93,7 +93,7 @@ func GroupHolder(key []byte, ns *state.Namespace, p *operatorpolicy.Policy) (hol
 		}
 		if theirs, _ := operatorpolicy.GroupOf(&other.Object.Spec); theirs != nil && theirs.Name == group.Name {
 			if differs := group.Differs(theirs.Fields, false); differs != "" {
-				holder, field, why = other, differs, "which is older and names it too"
+				holder, field, why = other, differs, "which names it first"
 			}
 		}
 	}

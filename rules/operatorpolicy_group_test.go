@@ -81,7 +81,7 @@ func TestGroupHolder(t *testing.T) {
 	selector := named(func(g *policyv1beta2.OperatorGroupTemplate) { g.Selector = raw(`{"matchLabels":{"team":"a"}}`) })
 	account := named(func(g *policyv1beta2.OperatorGroupTemplate) { g.ServiceAccountName = "installer" })
 	strategy := named(func(g *policyv1beta2.OperatorGroupTemplate) { g.UpgradeStrategy = "TechPreviewUnsafeFailForward" })
-	const older, owner = "which is older and names it too", "which created it"
+	const older, owner = "which names it first", "which created it"
 	for name, c := range map[string]struct {
 		first, second *policyv1beta2.OperatorGroupTemplate
 		// group is the spec of the stored group, by is the policy that created it.
