@@ -30,7 +30,7 @@ const selfHeal = 2 * time.Second
 type delivery interface {
 	// deliver makes the waves all that is in git. It returns when they are delivered, refusals aside.
 	deliver(t *testing.T, waves ...[]*unstructured.Unstructured)
-	// manager is the field manager of its writes.
+	// manager is the field manager of its writes, "" if it writes every object each time, as Helm does.
 	manager() string
 }
 
@@ -179,7 +179,7 @@ func isHealthy(policy *unstructured.Unstructured) bool {
 // chart is the real Helm with a chart of the objects.
 type chart struct{ env *harness.OLMEnv }
 
-func (chart) manager() string { return "helm" }
+func (chart) manager() string { return "" }
 
 func (h chart) deliver(t *testing.T, waves ...[]*unstructured.Unstructured) {
 	t.Helper()

@@ -42,6 +42,7 @@ type ring struct{ name, approval string }
 func (r ring) policy(versions ...string) *unstructured.Unstructured {
 	p := harness.OLMPolicy(r.name, "Automatic", versions...)
 	harness.WithField(p, "mayhave", "spec", "complianceType")
+	harness.WithField(p, "NonCompliant", "spec", "complianceConfig", "upgradesProgressing")
 	if r.approval == "Manual" {
 		harness.WithField(p, "IfAllowed", "spec", "planApproval")
 	}
@@ -110,6 +111,9 @@ func deliveredByGit(t *testing.T, e *harness.OLMEnv, d delivery, approval string
 	e.WaitForGone(t, harness.ClusterServiceVersions, first.name, harness.Etcd4)
 	e.WaitForGone(t, harness.Subscriptions, first.name, "etcd")
 
+	if d.manager() == "" {
+		return
+	}
 	want := map[string]int{
 		"operatorpolicies policies/" + first.name: 3, "operatorpolicies policies/" + second.name: 2,
 		"subscriptions " + first.name + "/etcd": 1, "subscriptions " + second.name + "/etcd": 1,

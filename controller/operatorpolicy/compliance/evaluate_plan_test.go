@@ -21,6 +21,10 @@ func nonCompliantUpgrades(c *policyv1beta2.ComplianceConfig) {
 	c.UpgradesAvailable = policyv1beta2.ConfigNonCompliant
 }
 
+func nonCompliantProgress(c *policyv1beta2.ComplianceConfig) {
+	c.UpgradesProgressing = policyv1beta2.ConfigNonCompliant
+}
+
 func step(resolving, status string) olm.Step {
 	return olm.Step{Resolving: resolving, Status: status}
 }
@@ -135,6 +139,17 @@ func TestEvaluateInstallPlan(t *testing.T) {
 			want:    map[string]string{TypeInstallPlan: "True InstallPlanApproved"},
 			says:    map[string]string{TypeInstallPlan: "the InstallPlan shop/install-b for etcd.v1.3.0 was approved"},
 			related: map[string][]string{kindInstallPlan: {"install-b Compliant The InstallPlan is RequiresApproval"}},
+		},
+		{
+			name: "an approved plan is an upgrade in progress", given: []given{enforced,
+				upgrading(approved(plan("install-b", olm.PhaseRequiresApproval, "etcd.v1.3.0")), "install-b"),
+				config(nonCompliantProgress)},
+			want: map[string]string{TypeInstallPlan: "False InstallPlanApproved"},
+		},
+		{
+			name: "an approval that is tried again is an upgrade in progress", given: []given{enforced, upgrading(waiting, "install-b"),
+				func(in *fixture) { in.Approvals["install-b"] = Approval{Problem: "conflict"} }, config(nonCompliantProgress)},
+			want: map[string]string{TypeInstallPlan: "False InstallPlanRequiresApproval"},
 		},
 		{
 			name: "24.1 a plan waits for another operator only", given: []given{running, config(nonCompliantUpgrades),

@@ -84,8 +84,7 @@ func (e *evaluation) installPlan() Condition {
 	case olm.PhaseInstalling:
 		// An installation in progress is not a fault of the operator; what is missing meanwhile counts
 		// elsewhere. Except a step that the account of the OperatorGroup may not do: OLM repeats it without end.
-		tolerated := e.config.UpgradesProgressing == policyv1beta2.ConfigCompliant &&
-			!strings.Contains(plan.Status.Message, " is forbidden: ")
+		tolerated := e.mayProgress() && !strings.Contains(plan.Status.Message, " is forbidden: ")
 		f.Status, state = statusIf(tolerated), compliantIf(tolerated)
 		f.Reason, f.Message = "InstallPlansInstalling", "the InstallPlan "+planName(plan)+" is installing"+
 			olmError(plan)
@@ -103,6 +102,11 @@ func (e *evaluation) installPlan() Condition {
 	f.Related = []policyv1beta2.RelatedObject{e.related(kindInstallPlan, o, state,
 		"The InstallPlan is "+cmp.Or(text.Truncate(phase, 100), "Unknown"))}
 	return f
+}
+
+// mayProgress reports whether an upgrade that is carried out leaves the policy Compliant.
+func (e *evaluation) mayProgress() bool {
+	return e.config.UpgradesProgressing == policyv1beta2.ConfigCompliant
 }
 
 const noneRequiringApproval = "no InstallPlans requiring approval were found"
@@ -138,7 +142,7 @@ func (e *evaluation) pending(plan *olm.InstallPlan) (metav1.ConditionStatus, str
 	current := text.Name(sub.Status.CurrentCSV)
 	approval := e.Approvals[plan.Metadata.Name]
 	if plan.Spec.Approved {
-		return metav1.ConditionTrue, "InstallPlanApproved", "the InstallPlan " + planName(plan) + " for " + current +
+		return statusIf(e.mayProgress()), "InstallPlanApproved", "the InstallPlan " + planName(plan) + " for " + current +
 			" was approved"
 	}
 	// complianceConfig is about upgrades. While nothing is installed, the operator is missing, which only an allow-list
@@ -169,7 +173,8 @@ func (e *evaluation) pending(plan *olm.InstallPlan) (metav1.ConditionStatus, str
 			why = append(why, more)
 		}
 	}
-	if approval.Problem != "" {
+	if approval.Problem != "" { // it is tried again
+		tolerated = tolerated && e.mayProgress()
 		why = append(why, "it could not be approved: "+text.Truncate(approval.Problem, foreignText))
 	}
 	if len(why) > 0 {

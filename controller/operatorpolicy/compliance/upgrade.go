@@ -27,7 +27,7 @@ type upgrade struct {
 // none, if the new one has failed, takes too long or has to wait for the operator's own consent, or if the policy
 // counts upgrades. Both exist until the new one has succeeded.
 func (e *evaluation) upgrading(csv *olm.CSV) *upgrade {
-	if csv == nil || e.config.UpgradesProgressing != policyv1beta2.ConfigCompliant {
+	if csv == nil || !e.mayProgress() {
 		return nil
 	}
 	var versions []*olm.CSV
