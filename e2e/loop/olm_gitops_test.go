@@ -72,9 +72,8 @@ func (r ring) namespace() *unstructured.Unstructured {
 }
 
 func deliveredByGit(t *testing.T, e *harness.OLMEnv, d delivery, approval string) {
-	prefix := strings.ToLower(t.Name()[strings.LastIndex(t.Name(), "/")+1:])
-	first := ring{strings.ReplaceAll(prefix, " ", "-") + "-canary", approval}
-	second := ring{strings.ReplaceAll(prefix, " ", "-") + "-production", approval}
+	prefix := strings.ToLower(strings.ReplaceAll(t.Name()[strings.LastIndex(t.Name(), "/")+1:], "_", "-"))
+	first, second := ring{prefix + "-canary", approval}, ring{prefix + "-production", approval}
 	// git has policies in the first wave and operators in the second.
 	deliver := func(policies ...*unstructured.Unstructured) {
 		t.Helper()
