@@ -196,8 +196,8 @@ func (o *options) run(names []string, steps []step, state *snapshot.Snapshot, st
 			fmt.Fprintln(stderr, "  still held: "+why)
 		}
 	}
-	for _, fault := range found.faults {
-		fmt.Fprintln(stderr, fault)
+	for _, line := range slices.Concat(found.missing, found.faults) {
+		fmt.Fprintln(stderr, line)
 	}
 	if err := found.output(o.write, stdout); err != nil {
 		return self.Unusable("%v", err)
@@ -220,6 +220,8 @@ func (o *options) run(names []string, steps []step, state *snapshot.Snapshot, st
 type result struct {
 	*files
 	suggestions []*suggestion
+	// missing are warnings of policies that are not in the files.
+	missing []string
 	// after are the texts of the files that change, by file.
 	after map[*source][]byte
 }
@@ -237,6 +239,10 @@ func read(names []string, steps []step, state *snapshot.Snapshot, acceptChanges 
 			continue
 		}
 		suggestions, faults := of.suggest(&steps[i], acceptChanges)
+		if s := &steps[i]; len(s.refused) > 0 && len(of.governing(s)) == 0 {
+			found.missing = append(found.missing, fmt.Sprintf("warning: %s waits for %s in %s, which is not in the files",
+				text.Escape(s.source), text.Name(s.to().csv), strings.Join(s.refused, ", ")))
+		}
 		for _, fault := range faults {
 			of.faults = append(of.faults, fault.Error())
 		}

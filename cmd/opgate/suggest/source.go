@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -36,8 +37,11 @@ func readSource(name string) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !info.Mode().IsRegular() { // reading a pipe would block
+		return nil, fmt.Errorf("%s is not a regular file", name)
+	}
 	if info.Size() > manifests.MaxInput {
-		return nil, fmt.Errorf("it is larger than %d MiB", manifests.MaxInput>>20)
+		return nil, fmt.Errorf("%s is larger than %d MiB", name, manifests.MaxInput>>20)
 	}
 	data, err := os.ReadFile(name) //nolint:gosec // a file that the user names
 	if err != nil {
@@ -203,12 +207,7 @@ func (s *source) edited() ([]byte, error) {
 	}
 	var b bytes.Buffer
 	from := 0
-	offsets := make([]int, 0, len(s.insertions))
-	for at := range s.insertions {
-		offsets = append(offsets, at)
-	}
-	slices.Sort(offsets)
-	for _, at := range offsets {
+	for _, at := range slices.Sorted(maps.Keys(s.insertions)) {
 		b.Write(s.data[from:at])
 		b.WriteString(s.insertions[at])
 		from = at
