@@ -27,6 +27,8 @@ type source struct {
 	documents []*yaml.Node
 	// insertions are texts by the offset at which each is inserted.
 	insertions map[int]string
+	// after is the text with the insertions, once it is known.
+	after []byte
 	// undo are what takes back what was changed since the last edit that was complete.
 	undo []func()
 }

@@ -81,6 +81,19 @@ func (s *step) note(rule verdict.RuleID, source, message, digest string) {
 	}
 }
 
+// remaining returns what holds the step also with the edit.
+func (s *step) remaining(acceptChanges bool) (why []string) {
+	for _, c := range s.consent {
+		if !acceptChanges {
+			why = append(why, text.Escape(c.message))
+		}
+	}
+	for _, other := range s.others {
+		why = append(why, text.Escape(other))
+	}
+	return why
+}
+
 // digestOf returns the digest of the bundle image of a ClusterServiceVersion of a plan.
 func digestOf(plan *olm.InstallPlan, csv string) (digest string) {
 	for _, lookup := range plan.Status.BundleLookups {
