@@ -21,9 +21,9 @@ import (
 	"github.com/opgate/opgate/admission/scenario"
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/cluster"
+	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -111,7 +111,7 @@ func (o *options) fromPlan(ctx context.Context, stdout, stderr io.Writer, now ti
 	if i < 0 {
 		return self.Unusable("there is no installplan %s", key)
 	}
-	judged := rules.JudgePlan(rules.PlanInput{Plan: ns.Plans()[i], Namespace: ns, Now: now})
+	judged := (&inspect.Cluster{Snapshot: state.Snapshot, Now: now}).JudgePlan(ns.Plans()[i])
 	written, err := archive(r, key, now, func(u *unstructured.Unstructured) bool {
 		return slices.ContainsFunc(ns.Policies(),
 			func(p *operatorpolicy.Policy) bool { return p.Namespace == u.GetNamespace() && p.Name == u.GetName() })
