@@ -36,7 +36,7 @@ var commands = []struct {
 	{document: "docs/check.md", begins: "opgate check --live", tests: []string{"TestCheckCluster"}},
 	{document: "docs/check.md", begins: "kustomize build", why: "needs kustomize; TestScripts pipes manifests"},
 	{document: "docs/lockfile.md", begins: "opgate adopt -A", tests: []string{"TestAdopt", "TestScripts"}},
-	{document: "docs/lockfile.md", begins: "opgate suggest -A", tests: []string{"TestScripts"}},
+	{document: "docs/lockfile.md", begins: "opgate suggest -A", tests: []string{"TestAdopt", "TestScripts"}},
 	{document: "docs/test.md", begins: "opgate test", tests: []string{"TestDocument"}},
 	{document: "docs/consent.md", begins: "kubectl annotate installplan", tests: []string{"TestConsentByAnnotation"}},
 	{document: "docs/consent.md", begins: "kubectl create rolebinding approvers",

@@ -39,9 +39,27 @@ func TestScripts(t *testing.T) {
 			server := httptest.NewServer(stored(filepath.Join(env.WorkDir, "objects.yaml")))
 			env.Defer(server.Close)
 			env.Setenv("SERVER", server.URL)
-			return nil
+			return workflow(filepath.Join(env.WorkDir, "workflow.sh"))
 		},
 	})
+}
+
+// workflow writes the script of the workflow in docs/lockfile.md to a file.
+func workflow(file string) error {
+	page, err := os.ReadFile("../../docs/lockfile.md")
+	if err != nil {
+		return err
+	}
+	_, block, _ := strings.Cut(string(page), "```yaml\n")
+	block, _, _ = strings.Cut(block, "```")
+	var read struct {
+		Jobs map[string]struct{ Steps []struct{ Run string } }
+	}
+	if err := yaml.Unmarshal([]byte(block), &read); err != nil {
+		return err
+	}
+	steps := read.Jobs["suggest"].Steps
+	return os.WriteFile(file, []byte("set -e\n"+steps[len(steps)-1].Run), 0o600)
 }
 
 // wrong runs the command lines of a file, each with the beginning of its answer after an arrow: every one is a usage

@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,8 +17,8 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestAdopt adopts an operator that is installed: what the policies allow is all that is there, and applying them writes
-// what the command has printed, by the API server's own log.
+// TestAdopt adopts an operator that is installed: the policies allow exactly that, and applying them writes what the
+// command has printed, by the API server's own log. What opgate suggest then adds, and nothing else, is approved.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
 	e := startLoop(t, harness.Vacant(t))
@@ -39,14 +40,16 @@ spec:
 		"currentCSV": harness.AllowedCSV, "installedCSV": harness.AllowedCSV}
 	e.Put(t, subscription)
 	dir := filepath.Join(t.TempDir(), "policies")
-	adopt := func(args ...string) cluster.Result {
+	opgate := func(command string, args ...string) cluster.Result {
 		t.Helper()
-		got, err := e.RunPlugin(t.Context(), "", cluster.Command{Args: append([]string{"opgate", "adopt", "-n", namespace}, args...)})
+		got, err := e.RunPlugin(t.Context(), "",
+			cluster.Command{Args: append([]string{"opgate", command, "-n", namespace}, args...)})
 		if err != nil || got.ExitCode != 0 {
-			t.Fatalf("adopt %q: %v, exit code %d: %s%s", args, err, got.ExitCode, got.Stdout, got.Stderr)
+			t.Fatalf("%s %q: %v, exit code %d: %s%s", command, args, err, got.ExitCode, got.Stdout, got.Stderr)
 		}
 		return got
 	}
+	adopt := func(args ...string) cluster.Result { return opgate("adopt", args...) }
 	apply := func() time.Time {
 		t.Helper()
 		since := time.Now()
@@ -95,6 +98,22 @@ spec:
 	adopt("-o", dir, "--force", "--remediation-action", "enforce")
 	if after, err := os.ReadFile(filepath.Join(dir, namespace+".yaml")); err != nil || string(after) != string(before) {
 		t.Errorf("%v: a second run writes\n%s\nwant\n%s", err, after, before)
+	}
+
+	e.Patch(t, cluster.OLM, subscription, `{"status":{"currentCSV":"`+harness.ForbiddenCSV+
+		`","state":"UpgradePending","installPlanRef":{"name":"install-next","namespace":"`+namespace+`"}}}`, "status")
+	got = opgate("suggest", dir, "--write")
+	harness.WantTexts(t, got.Stderr, "add "+harness.ForbiddenCSV+" to spec.versions")
+	since = apply()
+	harness.Eventually(t, "see the plan approved", func(context.Context) error {
+		plan := e.Env.Get(t, harness.InstallPlans, namespace, "install-next")
+		if approved, _, _ := unstructured.NestedBool(plan.Object, "spec", "approved"); !approved {
+			return errors.New("the plan is not approved")
+		}
+		return nil
+	})
+	if writes := olmWrites(t, e, namespace, since); !slices.Equal(writes, []string{"patch installplans install-next"}) {
+		t.Errorf("the edited policy writes %q", writes)
 	}
 }
 

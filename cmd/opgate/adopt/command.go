@@ -67,6 +67,8 @@ var (
 	complianceTypes = []string{string(policyv1beta2.MayHave), string(policyv1beta2.MustHave)}
 	actions         = []string{string(policyv1beta2.Inform), string(policyv1beta2.Enforce)}
 	pins            = []string{pinExact, pinPatch, pinMinor}
+	// approvals are the values of --approve, each the default of the compliance type at the same place.
+	approvals = []string{"IfRequested", "IfAllowed"}
 )
 
 // options are the flags.
@@ -77,10 +79,10 @@ type options struct {
 	namespace string
 	selector  string
 	files     []string
-	// as, action, pin and digests say what policies to write, and policies is their namespace.
-	as, action, pin string
-	digests         bool
-	policies        string
+	// as, action, approve, pin and digests say what policies to write, and policies is their namespace.
+	as, action, approve, pin string
+	digests                  bool
+	policies                 string
 	// output is a directory, force overwrites files in it.
 	output string
 	force  bool
@@ -116,6 +118,8 @@ func Command(now func() time.Time) *cobra.Command {
 	cli.FilesVar(flags, &o.files)
 	flags.StringVar(&o.as, "as", complianceTypes[0], "spec.complianceType: "+cli.Alternatives(complianceTypes))
 	flags.StringVar(&o.action, "remediation-action", actions[0], "spec.remediationAction: "+cli.Alternatives(actions))
+	flags.StringVar(&o.approve, "approve", approvals[0],
+		"spec.planApproval, with enforce: plans to approve, "+cli.Alternatives(approvals))
 	flags.StringVar(&o.pin, "pin", pinExact, "versions to allow: "+cli.Alternatives(pins))
 	flags.BoolVar(&o.digests, "digests", false, "list versions with the digests of their bundle images")
 	flags.StringVar(&o.policies, "policies", "policies", "namespace of the policies")
@@ -123,7 +127,8 @@ func Command(now func() time.Time) *cobra.Command {
 	flags.BoolVar(&o.force, "force", false, "overwrite files in the directory")
 	flags.StringVar(&o.check, "check", "", "directory with policies to compare with what is installed")
 	o.kubeconfig.Register(cmd)
-	for flag, values := range map[string][]string{"as": complianceTypes, "remediation-action": actions, "pin": pins} {
+	for flag, values := range map[string][]string{"as": complianceTypes, "remediation-action": actions,
+		"approve": approvals, "pin": pins} {
 		cli.Complete(cmd, flag, values)
 	}
 	return cmd
@@ -134,7 +139,8 @@ func (o *options) validate() error {
 	for _, f := range []struct {
 		name, value string
 		known       []string
-	}{{"as", o.as, complianceTypes}, {"remediation-action", o.action, actions}, {"pin", o.pin, pins}} {
+	}{{"as", o.as, complianceTypes}, {"remediation-action", o.action, actions},
+		{"approve", o.approve, approvals}, {"pin", o.pin, pins}} {
 		if !slices.Contains(f.known, f.value) {
 			return self.Usage("unknown --%s %s: use %s", f.name, text.Quote(f.value), cli.Alternatives(f.known))
 		}
@@ -145,6 +151,9 @@ func (o *options) validate() error {
 	switch {
 	case o.all && o.kubeconfig.Overrides.Context.Namespace != "":
 		return self.Usage("-A looks at all namespaces, and -n at one: leave out one of them")
+	case o.approve != approvals[0] && o.action == actions[0]:
+		return self.Usage("--approve %s is for --remediation-action %s: a policy that informs approves no plan", o.approve,
+			actions[1])
 	case o.digests && o.pin != pinExact:
 		return self.Usage("--digests is for --pin %s: a range names no bundle", pinExact)
 	case o.check != "" && (o.output != "" || o.force):

@@ -84,6 +84,9 @@ func (o *options) policy(b *strings.Builder, op *operator) {
 		fmt.Fprintf(b, "  versions:\n    - %s\n", scalar(name))
 	}
 	field(b, 2, "upgradeApproval", string(policyv1beta2.UpgradeApprovalAutomatic))
+	if o.action != actions[0] && slices.Index(approvals, o.approve) != slices.Index(complianceTypes, o.as) {
+		field(b, 2, "planApproval", o.approve) // it is not the default
+	}
 }
 
 // field writes a field that is not empty.
@@ -152,5 +155,9 @@ func (o *options) effect(operators []operator) string {
 	if o.as == string(policyv1beta2.MustHave) {
 		what += ", the label and the annotation of the Subscriptions that name the policy"
 	}
-	return these + what + ", and records and status of Opgate, and nothing else of OLM's: the next upgrade that they do not allow waits"
+	what += ", and records and status of Opgate, and nothing else of OLM's: the next upgrade that they do not allow waits"
+	if o.approve != approvals[0] {
+		what += "; what they allow is approved whatever Subscriptions ask for"
+	}
+	return these + what
 }

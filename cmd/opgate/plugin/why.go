@@ -14,8 +14,10 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/cluster"
 	"github.com/opgate/opgate/cmd/opgate/inspect"
+	"github.com/opgate/opgate/cmd/opgate/suggest"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -42,7 +44,8 @@ What catalogs offer to a Subscription (subscription/unknown-csv, subscription/ol
 judged.
 
 An edit is shown only if the reason is gone when the same object is judged with it; others may remain. It is printed,
-not made.
+not made: on the cluster by the command, or in a file with the policy, as in git, by --write ("opgate suggest" makes
+those of all plans that wait).
 
 The output in the formats of "kubectl get" is
 
@@ -112,6 +115,7 @@ type question struct {
 func whyCommand(now func() time.Time) *cobra.Command {
 	var o options
 	var at string
+	var files []string
 	mode := string(rules.MutateApproval)
 	cmd := &cobra.Command{
 		Use:     "why KIND [NAMESPACE/]NAME",
@@ -131,12 +135,20 @@ func whyCommand(now func() time.Time) *cobra.Command {
 			if q.now, err = cli.Moment(at, now); err != nil {
 				return cli.Usage(cmd, "--at: %v", err)
 			}
+			if len(files) > 0 && q.Kind != snapshot.InstallPlans {
+				return cli.Usage(cmd, "--write is for an installplan, whose versions policies allow")
+			}
 			found, err := q.ask(cmd.Context(), &o, cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
 			if err := found.print(cmd.OutOrStdout(), &o.output, q); err != nil {
 				return unusable("%v", err)
+			}
+			if len(files) > 0 && q.state != nil {
+				if err := suggest.Write(files, q.state.Snapshot, q.key, q.now, cmd.ErrOrStderr()); err != nil {
+					return err
+				}
 			}
 			if found.decision != verdict.Allow {
 				return &cli.ExitError{Code: exitRefused}
@@ -149,6 +161,8 @@ func whyCommand(now func() time.Time) *cobra.Command {
 	cmd.Flags().StringVar(&mode, "approval-mode", mode,
 		"that of the gate: its action on a wrong installPlanApproval, mutate or deny")
 	cmd.Flags().StringVar(&at, "at", "", "time to judge at, such as 2026-11-28T22:00:00Z (default: now)")
+	cmd.Flags().StringArrayVar(&files, "write", nil,
+		"file or directory with policies to make the edit of versions in; repeatable (default: none)")
 	cli.Complete(cmd, "approval-mode", []string{string(rules.MutateApproval), string(rules.DenyApproval)})
 	return cmd
 }
@@ -227,6 +241,9 @@ func (a *answer) print(out io.Writer, format *output, q *question) error {
 	for _, e := range a.Edits {
 		p.line(2, plain("an edit of "+e.Source+" that ends "+string(e.Rule)+": "+e.Edit))
 		p.line(4, plain(e.Command))
+		if q.Kind == snapshot.InstallPlans && (e.Rule == bundle.RuleVersion || e.Rule == bundle.RuleVersionRange) {
+			p.line(4, plain("kubectl opgate why installplan "+displayKey(q.key)+" --write FILE"))
+		}
 	}
 	for _, w := range a.Warnings {
 		p.line(2, cell{"warning: " + w, yellow})

@@ -192,12 +192,12 @@ func (o *options) run(names []string, steps []step, state *snapshot.Snapshot, st
 	}
 	for _, s := range found.suggestions {
 		fmt.Fprintln(stderr, s)
-		for _, why := range s.remaining(o.acceptChanges) {
+		for _, why := range s.step.remaining(o.acceptChanges) {
 			fmt.Fprintln(stderr, "  still held: "+why)
 		}
 	}
-	for _, fault := range found.faults {
-		fmt.Fprintln(stderr, fault)
+	for _, line := range slices.Concat(found.missing, found.faults) {
+		fmt.Fprintln(stderr, line)
 	}
 	if err := found.output(o.write, stdout); err != nil {
 		return self.Unusable("%v", err)
@@ -220,8 +220,8 @@ func (o *options) run(names []string, steps []step, state *snapshot.Snapshot, st
 type result struct {
 	*files
 	suggestions []*suggestion
-	// after are the texts of the files that change, by file.
-	after map[*source][]byte
+	// missing are warnings of policies that are not in the files.
+	missing []string
 }
 
 // read suggests edits of files for some steps.
@@ -231,58 +231,50 @@ func read(names []string, steps []step, state *snapshot.Snapshot, acceptChanges 
 		return nil, err
 	}
 	of.complete(state)
-	found := &result{files: of, after: map[*source][]byte{}}
+	found := &result{files: of}
 	for i := range steps {
 		if slices.ContainsFunc(steps[:i], func(s step) bool { return s.namespace == steps[i].namespace && s.pkg == steps[i].pkg }) {
 			continue
 		}
 		suggestions, faults := of.suggest(&steps[i], acceptChanges)
+		if s := &steps[i]; len(s.refused) > 0 && len(of.governing(s)) == 0 {
+			found.missing = append(found.missing, fmt.Sprintf("warning: %s waits for %s in %s, which is not in the files",
+				text.Escape(s.source), text.Name(s.to().csv), strings.Join(s.refused, ", ")))
+		}
 		for _, fault := range faults {
 			of.faults = append(of.faults, fault.Error())
 		}
 		found.suggestions = append(found.suggestions, suggestions...)
 	}
 	for _, at := range of.sites {
-		after, err := at.edited()
-		if err != nil {
+		if at.after, err = at.edited(); err != nil {
 			return nil, fmt.Errorf("%s: %w", at.name, err)
-		}
-		if !bytes.Equal(after, at.data) {
-			found.after[at.source] = after
 		}
 	}
 	return found, nil
 }
 
-// output writes the files, or prints a diff of them.
+// output writes the files that change, or prints a diff of them.
 func (r *result) output(write bool, stdout io.Writer) error {
-	for _, s := range r.changed() {
-		if write {
-			info, err := os.Stat(s.name)
-			if err == nil {
-				err = os.WriteFile(s.name, r.after[s], info.Mode().Perm())
-			}
-			if err != nil {
-				return err
-			}
+	done := map[*source]bool{}
+	for _, at := range r.sites {
+		if done[at.source] || bytes.Equal(at.after, at.data) {
 			continue
 		}
-		// without the line that names a command, by which git would look for the file at the top of the repository
-		_, unified, _ := strings.Cut(string(diff.Diff("a/"+s.diffName(), s.data, "b/"+s.diffName(), r.after[s])), "\n")
-		if _, err := io.WriteString(stdout, unified); err != nil {
+		done[at.source] = true
+		var err error
+		if write {
+			err = os.WriteFile(at.name, at.after, 0o600) // it exists, and keeps its mode
+		} else {
+			// without the line that names a command, by which git would look for the file at the top of the repository
+			_, unified, _ := strings.Cut(string(diff.Diff("a/"+at.diffName(), at.data, "b/"+at.diffName(), at.after)), "\n")
+			_, err = io.WriteString(stdout, unified)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// changed returns the files that change, in their order.
-func (r *result) changed() (sources []*source) {
-	for s := range r.after {
-		sources = append(sources, s)
-	}
-	slices.SortFunc(sources, func(a, b *source) int { return strings.Compare(a.name, b.name) })
-	return sources
 }
 
 // diffName returns the name for a diff: relative to the current directory where the file is below it.
@@ -295,7 +287,7 @@ func (s *source) diffName() string {
 	return s.name
 }
 
-// text returns the text of a pull request, as Markdown.
+// text returns the text of a pull request, as Markdown. What catalogs have written is code in it.
 func (r *result) text(acceptChanges bool) string {
 	var b strings.Builder
 	for _, s := range r.suggestions {
@@ -310,28 +302,14 @@ func (r *result) text(acceptChanges bool) string {
 			}
 		}
 		for _, c := range s.step.consent {
-			fmt.Fprintf(&b, "- changes, digest %s: %s\n", c.digest, text.Escape(c.message))
+			if acceptChanges {
+				fmt.Fprintf(&b, "- accepted:\n\n      %s\n", text.Escape(c.message))
+			}
 		}
-		for _, why := range s.step.others {
-			fmt.Fprintf(&b, "- still held: %s\n", text.Escape(why))
+		for _, why := range s.step.remaining(acceptChanges) {
+			fmt.Fprintf(&b, "- still held:\n\n      %s\n", why)
 		}
 		b.WriteString("\n")
 	}
-	if !acceptChanges && slices.ContainsFunc(r.suggestions, func(s *suggestion) bool { return len(s.step.consent) > 0 }) {
-		b.WriteString("Changes wait for consent: see `opgate diff`, then `opgate suggest --accept-changes`.\n")
-	}
 	return b.String()
-}
-
-// remaining returns what holds the step also with the edit.
-func (s *suggestion) remaining(acceptChanges bool) (why []string) {
-	for _, c := range s.step.consent {
-		if !acceptChanges {
-			why = append(why, text.Escape(c.message))
-		}
-	}
-	for _, other := range s.step.others {
-		why = append(why, text.Escape(other))
-	}
-	return why
 }

@@ -133,11 +133,7 @@ func TestEdits(t *testing.T) {
 			if len(found.faults) > 0 {
 				t.Errorf("%s: %q", c.name, found.faults)
 			}
-			got := before
-			for _, after := range found.after {
-				got = string(after)
-			}
-			if got != want {
+			if got := string(found.sites[0].after); got != want {
 				t.Errorf("%s: got\n%q\nwant\n%q", c.name, got, want)
 			}
 		}
@@ -182,8 +178,10 @@ func TestNotInPlace(t *testing.T) {
 		if len(found.faults) != 1 || !strings.Contains(found.faults[0], c.want) {
 			t.Errorf("%s: got %q, want %q", c.name, found.faults, c.want)
 		}
-		if len(found.after) > 0 {
-			t.Errorf("%s: it is edited", c.name)
+		for _, at := range found.sites {
+			if string(at.after) != c.text {
+				t.Errorf("%s: it is edited", c.name)
+			}
 		}
 	}
 }

@@ -55,10 +55,14 @@ type files struct {
 func readFiles(names []string) (*files, error) {
 	found := &files{}
 	for _, root := range names {
-		if _, err := os.Stat(root); err != nil {
+		info, err := os.Stat(root)
+		if err != nil {
 			return nil, err
 		}
-		err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if info.IsDir() {
+			root += string(filepath.Separator) // a link to a directory counts as the directory
+		}
+		err = filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 			switch {
 			case err != nil:
 				return err
@@ -66,7 +70,7 @@ func readFiles(names []string) (*files, error) {
 				return fs.SkipDir
 			case !entry.IsDir() && (name == root ||
 				slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(name)))):
-				return found.read(name)
+				return found.read(filepath.Clean(name))
 			}
 			return nil
 		})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -26,6 +27,8 @@ type source struct {
 	documents []*yaml.Node
 	// insertions are texts by the offset at which each is inserted.
 	insertions map[int]string
+	// after is the text with the insertions, once it is known.
+	after []byte
 	// undo are what takes back what was changed since the last edit that was complete.
 	undo []func()
 }
@@ -36,8 +39,11 @@ func readSource(name string) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !info.Mode().IsRegular() { // reading a pipe would block
+		return nil, fmt.Errorf("%s is not a regular file", name)
+	}
 	if info.Size() > manifests.MaxInput {
-		return nil, fmt.Errorf("it is larger than %d MiB", manifests.MaxInput>>20)
+		return nil, fmt.Errorf("%s is larger than %d MiB", name, manifests.MaxInput>>20)
 	}
 	data, err := os.ReadFile(name) //nolint:gosec // a file that the user names
 	if err != nil {
@@ -203,12 +209,7 @@ func (s *source) edited() ([]byte, error) {
 	}
 	var b bytes.Buffer
 	from := 0
-	offsets := make([]int, 0, len(s.insertions))
-	for at := range s.insertions {
-		offsets = append(offsets, at)
-	}
-	slices.Sort(offsets)
-	for _, at := range offsets {
+	for _, at := range slices.Sorted(maps.Keys(s.insertions)) {
 		b.Write(s.data[from:at])
 		b.WriteString(s.insertions[at])
 		from = at

@@ -33,6 +33,8 @@ type step struct {
 	// consent are the changes that policies hold, others is what else holds it.
 	consent []held
 	others  []string
+	// refused are the policies that do not allow the version.
+	refused []string
 }
 
 // held is a change that a policy holds, by namespace/name, until its digest is accepted.
@@ -71,11 +73,25 @@ func (s *step) note(rule verdict.RuleID, source, message, digest string) {
 	policy, ofPolicy := strings.CutPrefix(source, verdict.KindOperatorPolicy+" ")
 	switch {
 	case rule == bundle.RuleVersion || rule == bundle.RuleVersionRange:
-	case ofPolicy && rule == bundle.RuleConsent && digest != "":
+		s.refused = append(s.refused, source)
+	case ofPolicy && rule == bundle.RuleConsent && olm.ValidDigest(digest):
 		s.consent = append(s.consent, held{policy, digest, message})
 	default:
 		s.others = append(s.others, message)
 	}
+}
+
+// remaining returns what holds the step also with the edit.
+func (s *step) remaining(acceptChanges bool) (why []string) {
+	for _, c := range s.consent {
+		if !acceptChanges {
+			why = append(why, text.Escape(c.message))
+		}
+	}
+	for _, other := range s.others {
+		why = append(why, text.Escape(other))
+	}
+	return why
 }
 
 // digestOf returns the digest of the bundle image of a ClusterServiceVersion of a plan.

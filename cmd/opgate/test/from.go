@@ -21,9 +21,9 @@ import (
 	"github.com/opgate/opgate/admission/scenario"
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/cluster"
+	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -49,7 +49,7 @@ func (r *recording) see(kind *snapshot.Kind, raw []byte) {
 }
 
 // texts returns objects of some kinds that are kept, as YAML.
-func (r *recording) texts(kinds []*snapshot.Kind, keep func(*snapshot.Kind, *unstructured.Unstructured) bool) (string, error) {
+func (r *recording) texts(kinds []*snapshot.Kind, keep func(*unstructured.Unstructured) bool) (string, error) {
 	var documents []string
 	for _, kind := range kinds {
 		objects := slices.Clone(r.objects[kind])
@@ -57,10 +57,10 @@ func (r *recording) texts(kinds []*snapshot.Kind, keep func(*snapshot.Kind, *uns
 			return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 		})
 		for _, u := range objects {
-			if !keep(kind, u) {
+			u.SetGroupVersionKind(kind.GroupVersionKind) // lists leave it out
+			if !keep(u) {
 				continue
 			}
-			u.SetGroupVersionKind(kind.GroupVersionKind) // lists leave it out
 			trim(u)
 			document, err := yaml.Marshal(u.Object)
 			if err != nil {
@@ -111,15 +111,15 @@ func (o *options) fromPlan(ctx context.Context, stdout, stderr io.Writer, now ti
 	if i < 0 {
 		return self.Unusable("there is no installplan %s", key)
 	}
-	judged := rules.JudgePlan(rules.PlanInput{Plan: ns.Plans()[i], Namespace: ns, Now: now})
-	archive, err := o.archive(r, key, now, func(u *unstructured.Unstructured) bool {
+	judged := (&inspect.Cluster{Snapshot: state.Snapshot, Now: now}).JudgePlan(ns.Plans()[i])
+	written, err := archive(r, key, now, func(u *unstructured.Unstructured) bool {
 		return slices.ContainsFunc(ns.Policies(),
 			func(p *operatorpolicy.Policy) bool { return p.Namespace == u.GetNamespace() && p.Name == u.GetName() })
 	})
 	if err != nil {
 		return self.Unusable("%v", err)
 	}
-	s, err := scenario.Parse(key.Name, txtar.Format(archive), o.versions)
+	s, err := scenario.Parse(key.Name, txtar.Format(written), o.versions)
 	if err != nil {
 		return self.Unusable("%v", err)
 	}
@@ -137,46 +137,45 @@ func (o *options) fromPlan(ctx context.Context, stdout, stderr io.Writer, now ti
 			spoken = append(spoken, id)
 		}
 	}
-	archive.Comment = bytes.Replace(archive.Comment, []byte("rules:"), []byte("rules: "+strings.Join(spoken, ", ")), 1)
-	archive.Files[len(archive.Files)-1].Data = []byte(got.Decision + "\n")
-	_, err = stdout.Write(scenario.Update(txtar.Format(archive), got.Message, got.Warnings, o.versions))
+	written.Comment = bytes.Replace(written.Comment, []byte("rules:"), []byte("rules: "+strings.Join(spoken, ", ")), 1)
+	written.Files[len(written.Files)-1].Data = []byte(got.Decision + "\n")
+	_, err = stdout.Write(scenario.Update(txtar.Format(written), got.Message, got.Warnings, o.versions))
 	return err
 }
 
 // archive returns the scenario without the answer.
-func (o *options) archive(
+func archive(
 	r *recording, plan types.NamespacedName, now time.Time, governing func(*unstructured.Unstructured) bool,
 ) (*txtar.Archive, error) {
-	archive := &txtar.Archive{Comment: fmt.Appendf(nil,
+	made := &txtar.Archive{Comment: fmt.Appendf(nil,
 		"The approval of InstallPlan %s, as it waited.\n\nrules:\nuser:  tenant\ndo:    approve installplan %[1]s\nnow:   %s\n",
 		plan, now.UTC().Format(time.RFC3339))}
+	inNamespace := func(u *unstructured.Unstructured) bool {
+		switch u.GetKind() {
+		case snapshot.Namespaces.Kind:
+			return u.GetName() == plan.Namespace
+		case olm.KindInstallPlan:
+			return u.GetNamespace() == plan.Namespace && u.GetName() == plan.Name
+		}
+		return u.GetNamespace() == plan.Namespace
+	}
 	for _, f := range []struct {
 		name  string
 		kinds []*snapshot.Kind
-		keep  func(*snapshot.Kind, *unstructured.Unstructured) bool
+		keep  func(*unstructured.Unstructured) bool
 	}{
-		{"cluster.yaml", recorded, func(kind *snapshot.Kind, u *unstructured.Unstructured) bool {
-			switch kind {
-			case snapshot.Namespaces:
-				return u.GetName() == plan.Namespace
-			case snapshot.InstallPlans:
-				return u.GetNamespace() == plan.Namespace && u.GetName() == plan.Name
-			}
-			return u.GetNamespace() == plan.Namespace
-		}},
-		{"policies.yaml", []*snapshot.Kind{snapshot.OperatorPolicies},
-			func(_ *snapshot.Kind, u *unstructured.Unstructured) bool { return governing(u) }},
-		{"constraints.yaml", []*snapshot.Kind{snapshot.Constraints},
-			func(*snapshot.Kind, *unstructured.Unstructured) bool { return true }},
+		{"cluster.yaml", recorded, inNamespace},
+		{"policies.yaml", []*snapshot.Kind{snapshot.OperatorPolicies}, governing},
+		{"constraints.yaml", []*snapshot.Kind{snapshot.Constraints}, func(*unstructured.Unstructured) bool { return true }},
 	} {
 		objects, err := r.texts(f.kinds, f.keep)
 		if err != nil {
 			return nil, err
 		}
 		if objects != "" {
-			archive.Files = append(archive.Files, txtar.File{Name: f.name, Data: []byte(objects)})
+			made.Files = append(made.Files, txtar.File{Name: f.name, Data: []byte(objects)})
 		}
 	}
-	archive.Files = append(archive.Files, txtar.File{Name: "want", Data: []byte("Allow\n")})
-	return archive, nil
+	made.Files = append(made.Files, txtar.File{Name: "want", Data: []byte("Allow\n")})
+	return made, nil
 }
