@@ -175,7 +175,7 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stderr io.Writer) (*
 	if o.catalog == "" {
 		where = "CatalogSource " + in.catalog.Namespace + "/" + in.catalog.Name
 	}
-	if in.offer, err = o.readCatalog(ctx, in); err != nil {
+	if in.catalogPackage, err = o.readCatalog(ctx, in); err != nil {
 		return nil, fmt.Errorf("read catalog %s: %w", where, err)
 	}
 	from := in.installed(cmp.Or(o.from, sub.Status.InstalledCSV))
@@ -332,7 +332,7 @@ func (o *options) subscribed(in *input, state *snapshot.Snapshot) (*olm.Subscrip
 }
 
 // readCatalog reads the package.
-func (o *options) readCatalog(ctx context.Context, in *input) (*offer, error) {
+func (o *options) readCatalog(ctx context.Context, in *input) (*catalogPackage, error) {
 	if o.catalog != "" {
 		return readFiles(ctx, o.catalog, o.pkg, o.read)
 	}

@@ -59,7 +59,7 @@ type changed struct {
 // judge judges the steps of a path, each as if those before it had been taken. It has the state of a cluster, and adds
 // to it what OLM would write.
 type judge struct {
-	*offer
+	*catalogPackage
 	builder   snapshot.Builder
 	namespace string
 	catalog   olm.Catalog

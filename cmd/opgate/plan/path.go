@@ -35,7 +35,7 @@ type hop struct {
 // path returns the steps that OLM takes from what is installed through a channel, "" for all of them, and why there is
 // no further one. OLM makes a plan for the first version in its order that follows what is installed, whatever the gate
 // decides on it. What a version needs of other operators counts as available.
-func (o *offer) path(from installed, channel, starting string) (hops []hop, end string) {
+func (o *catalogPackage) path(from installed, channel, starting string) (hops []hop, end string) {
 	for seen := map[string]bool{from.name: true}; ; {
 		next, problem := o.next(from, channel, starting)
 		switch {
@@ -53,7 +53,7 @@ func (o *offer) path(from installed, channel, starting string) (hops []hop, end 
 
 // next returns the version that OLM makes a plan for, nil for none, or why OLM resolves nothing. It is what
 // getSubscriptionVariables and sortChannel do in OLM's resolver (pkg/controller/registry/resolver/resolver.go).
-func (o *offer) next(from installed, channel, starting string) (*hop, string) {
+func (o *catalogPackage) next(from installed, channel, starting string) (*hop, string) {
 	found := false
 	var next *hop
 	for _, c := range o.channels {
@@ -93,7 +93,7 @@ func (o *offer) next(from installed, channel, starting string) (*hop, string) {
 // maxNamed bounds the names in a sentence.
 const maxNamed = 8
 
-func (o *offer) channelNames() (names []string) {
+func (o *catalogPackage) channelNames() (names []string) {
 	for _, c := range o.channels {
 		names = append(names, c.Name)
 	}
@@ -174,8 +174,8 @@ func inChannel(channel string) string {
 	return "channel " + text.Name(channel)
 }
 
-// deadEnd says why no version follows what is installed.
-func (o *offer) deadEnd(from installed, channel string) string {
+// deadEnd returns why no version follows what is installed.
+func (o *catalogPackage) deadEnd(from installed, channel string) string {
 	if from.name == "" {
 		return "nothing is installed, and " + inChannel(channel) + " has no version to begin with"
 	}

@@ -41,7 +41,7 @@ func writeCatalog(t *testing.T, content string) string {
 }
 
 func TestPath(t *testing.T) {
-	const inOrder = "stable: {name: v3, replaces: v2}, {name: v2, replaces: v1}, {name: v1}"
+	const chained = "stable: {name: v3, replaces: v2}, {name: v2, replaces: v1}, {name: v1}"
 	for name, c := range map[string]struct {
 		channels      []string
 		from, channel string
@@ -50,7 +50,7 @@ func TestPath(t *testing.T) {
 		want string
 	}{
 		"one after the other": {
-			channels: []string{inOrder}, from: "v1", channel: "stable",
+			channels: []string{chained}, from: "v1", channel: "stable",
 			want: "v2 replaces; v3 replaces; v3 is the newest of channel stable",
 		},
 		"a skip passes by": {
@@ -84,7 +84,7 @@ func TestPath(t *testing.T) {
 			want: "v3 cannot leave: no version of channel stable replaces or skips it, or has a skipRange with its version; the channel does not have it; next would be v4 in channel fast",
 		},
 		"a channel that does not exist": {
-			channels: []string{inOrder}, from: "v1", channel: "slow",
+			channels: []string{chained}, from: "v1", channel: "slow",
 			want: "package etcd has no channel slow: it has stable",
 		},
 		"all channels, the default one first": {
@@ -93,11 +93,11 @@ func TestPath(t *testing.T) {
 			want:     "v2 replaces; v4 replaces; v4 is the newest of channel alpha",
 		},
 		"a first installation": {
-			channels: []string{inOrder}, channel: "stable",
+			channels: []string{chained}, channel: "stable",
 			want: "v3 install; v3 is the newest of channel stable",
 		},
 		"a first installation that begins with a version": {
-			channels: []string{inOrder}, channel: "stable", starting: "v1",
+			channels: []string{chained}, channel: "stable", starting: "v1",
 			want: "v1 install; v2 replaces; v3 replaces; v3 is the newest of channel stable",
 		},
 		"two heads": {

@@ -283,7 +283,7 @@ func TestServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range []*offer{want, got} {
+	for _, o := range []*catalogPackage{want, got} {
 		for i := range o.channels {
 			o.channels[i].Schema = ""
 			slices.SortFunc(o.channels[i].Entries, func(a, b declcfg.ChannelEntry) int { return strings.Compare(a.Name, b.Name) })

@@ -89,7 +89,7 @@ func (r *result) blocks() []block {
 	return all
 }
 
-// edge says how a version follows the one before.
+// edge returns how a version follows the one before.
 func (s *step) edge() string {
 	edge := s.Edge
 	if s.SkipRange != "" {

@@ -50,7 +50,7 @@ const (
 )
 
 // readFiles reads a package of a catalog in a directory, a file or an OCI layout.
-func readFiles(ctx context.Context, name, pkg string, read func(files int)) (*offer, error) {
+func readFiles(ctx context.Context, name, pkg string, read func(files int)) (*catalogPackage, error) {
 	if _, err := os.Stat(filepath.Join(name, "oci-layout")); err == nil {
 		dir, err := unpack(name)
 		defer os.RemoveAll(dir)
@@ -63,7 +63,7 @@ func readFiles(ctx context.Context, name, pkg string, read func(files int)) (*of
 	if err != nil {
 		return nil, err
 	}
-	o := newOffer(pkg)
+	o := newPackage(pkg)
 	err = declcfg.WalkMetasFS(ctx, root, func(file string, meta *declcfg.Meta, err error) error {
 		if err == nil {
 			err = o.add(meta)
@@ -157,7 +157,7 @@ func firstImage(name string) (v1.Image, error) {
 }
 
 // readServed reads a package of a catalog that is served by gRPC.
-func readServed(ctx context.Context, address, pkg string, read func(bundles int)) (*offer, error) {
+func readServed(ctx context.Context, address, pkg string, read func(bundles int)) (*catalogPackage, error) {
 	connection, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
 	if err != nil {
@@ -169,7 +169,7 @@ func readServed(ctx context.Context, address, pkg string, read func(bundles int)
 	if err != nil {
 		return nil, fmt.Errorf("get package %s: %w", text.Name(pkg), err)
 	}
-	o := newOffer(pkg)
+	o := newPackage(pkg)
 	o.defaultChannel, o.found = content.GetDefaultChannelName(), true
 	o.deprecate(content.GetDeprecation(), declcfg.SchemaPackage, "")
 	for _, c := range content.GetChannels() {
@@ -193,14 +193,14 @@ func readServed(ctx context.Context, address, pkg string, read func(bundles int)
 	return o.complete()
 }
 
-func (o *offer) deprecate(d *api.Deprecation, schema, name string) {
+func (o *catalogPackage) deprecate(d *api.Deprecation, schema, name string) {
 	if d != nil {
 		o.deprecated[declcfg.PackageScopedReference{Schema: schema, Name: name}] = d.GetMessage()
 	}
 }
 
 // addServed adds a version of a channel.
-func (o *offer) addServed(b *api.Bundle) {
+func (o *catalogPackage) addServed(b *api.Bundle) {
 	o.deprecate(b.GetDeprecation(), declcfg.SchemaBundle, b.GetCsvName())
 	i := slices.IndexFunc(o.channels, func(c declcfg.Channel) bool { return c.Name == b.GetChannelName() })
 	if i < 0 {

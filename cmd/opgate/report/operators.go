@@ -76,16 +76,16 @@ func operators(s *snapshot.Snapshot, namespace string, now time.Time) (all []*op
 			continue
 		}
 		ns := s.WithDependencies(known.Name())
-		var here []*operator
+		var found []*operator
 		for i := range ns.Installed() {
-			here = append(here, installed(c, ns, &ns.Installed()[i]))
+			found = append(found, installed(c, ns, &ns.Installed()[i]))
 		}
 		for _, plan := range ns.Plans() {
 			if ns.Waits(plan) {
-				here = wait(here, c, ns, plan)
+				found = wait(found, c, ns, plan)
 			}
 		}
-		all = append(all, here...)
+		all = append(all, found...)
 	}
 	return all
 }
@@ -116,15 +116,15 @@ func newOperator(ns *state.Namespace, pkg string) *operator {
 }
 
 // wait adds a plan to the operators that it upgrades, and an operator for each that it installs first.
-func wait(here []*operator, c *inspect.Cluster, ns *state.Namespace, plan *olm.InstallPlan) []*operator {
+func wait(found []*operator, c *inspect.Cluster, ns *state.Namespace, plan *olm.InstallPlan) []*operator {
 	answer := c.JudgePlan(plan)
 	for _, r := range carrier.Replacements(ns, plan) {
 		if ns.Installs(r.CSV) {
 			continue
 		}
-		i := slices.IndexFunc(here, func(o *operator) bool { return r.From != "" && o.CSV == r.From })
+		i := slices.IndexFunc(found, func(o *operator) bool { return r.From != "" && o.CSV == r.From })
 		if i < 0 {
-			i, here = len(here), append(here, newOperator(ns, r.Package))
+			i, found = len(found), append(found, newOperator(ns, r.Package))
 		}
 		w := &waiting{Plan: plan.Metadata.Name, CSV: r.CSV, Since: plan.Metadata.CreationTimestamp,
 			Decision: answer.Decision.String(), decision: answer.Decision, For: []string{}, Messages: messages(answer)}
@@ -139,9 +139,9 @@ func wait(here []*operator, c *inspect.Cluster, ns *state.Namespace, plan *olm.I
 		} else {
 			w.For = []string{approverOpgate}
 		}
-		here[i].Waiting, here[i].Next = w, r.CSV
+		found[i].Waiting, found[i].Next = w, r.CSV
 	}
-	return here
+	return found
 }
 
 func messages(a *inspect.Answer) []string {

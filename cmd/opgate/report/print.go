@@ -39,7 +39,7 @@ func (r *report) Title() string { return r.title() }
 // Counts are how many operators are in each state, and how many wait.
 func (r *report) Counts() string {
 	counts := map[verdict.Decision]int{}
-	waits, ungoverned := 0, 0
+	waiting, ungoverned := 0, 0
 	for _, o := range r.Operators {
 		switch {
 		case o.CSV == "":
@@ -49,11 +49,11 @@ func (r *report) Counts() string {
 			counts[o.decision]++
 		}
 		if o.Waiting != nil {
-			waits++
+			waiting++
 		}
 	}
 	return fmt.Sprintf("%d allowed, %d held, %d refused, %d governed by no policy; %d wait for approval", counts[verdict.Allow],
-		counts[verdict.Hold], counts[verdict.Deny], ungoverned, waits)
+		counts[verdict.Hold], counts[verdict.Deny], ungoverned, waiting)
 }
 
 // At is when the report was made.
@@ -100,13 +100,13 @@ func printText(out io.Writer, r *report) error {
 	fmt.Fprintln(w, "CLUSTER\tNAMESPACE\tPACKAGE\tINSTALLED\tVERDICT\tPOLICY\tNEXT\tWAITS\tFOR")
 	var details []string
 	for _, o := range r.Operators {
-		waits, whom := "-", "-"
+		since, whom := "-", "-"
 		all := slices.Clone(o.Messages)
 		if o.Waiting != nil {
-			waits, whom = r.Age(o.Waiting.Since), text.Join(o.Waiting.For, maxNamed)
+			since, whom = r.Age(o.Waiting.Since), text.Join(o.Waiting.For, maxNamed)
 			all = append(all, o.Waiting.Messages...)
 		}
-		row := []string{o.Cluster, o.Namespace, o.Package, o.CSV, o.Verdict(), text.Join(o.Policies, maxNamed), o.Next, waits, whom}
+		row := []string{o.Cluster, o.Namespace, o.Package, o.CSV, o.Verdict(), text.Join(o.Policies, maxNamed), o.Next, since, whom}
 		for i, cell := range row {
 			row[i] = cmp.Or(text.Escape(cell), "-")
 		}

@@ -23,8 +23,8 @@ import (
 // maxBundle is the size in bytes above which a manifest of a bundle is not read.
 const maxBundle = 32 << 20
 
-// offer is a package as a catalog offers it.
-type offer struct {
+// catalogPackage is a package as a catalog offers it.
+type catalogPackage struct {
 	name, defaultChannel string
 	// channels are in the order in which OLM tries them: the default channel first, then by name.
 	channels []declcfg.Channel
@@ -34,13 +34,13 @@ type offer struct {
 	found      bool
 }
 
-func newOffer(pkg string) *offer {
-	return &offer{name: pkg, bundles: map[string]*declcfg.Bundle{},
+func newPackage(pkg string) *catalogPackage {
+	return &catalogPackage{name: pkg, bundles: map[string]*declcfg.Bundle{},
 		deprecated: map[declcfg.PackageScopedReference]string{}}
 }
 
 // add adds an object of a file-based catalog, if it is of the package.
-func (o *offer) add(meta *declcfg.Meta) error {
+func (o *catalogPackage) add(meta *declcfg.Meta) error {
 	if meta.Schema == declcfg.SchemaPackage && meta.Name == o.name {
 		var p declcfg.Package
 		err := json.Unmarshal(meta.Blob, &p)
@@ -81,7 +81,7 @@ func (o *offer) add(meta *declcfg.Meta) error {
 }
 
 // complete sorts what was read, and returns an error if the catalog does not have the package.
-func (o *offer) complete() (*offer, error) {
+func (o *catalogPackage) complete() (*catalogPackage, error) {
 	if !o.found {
 		return nil, fmt.Errorf("it has no package %s", text.Name(o.name))
 	}
@@ -97,13 +97,13 @@ func (o *offer) complete() (*offer, error) {
 	return o, nil
 }
 
-// deprecation is what a catalog says of a version, its channel or its package.
+// deprecation is a message of a catalog on a version, its channel or its package.
 type deprecation struct {
 	Of      string `json:"of"`
 	Message string `json:"message"`
 }
 
-func (o *offer) deprecations(csv, channel string) []deprecation {
+func (o *catalogPackage) deprecations(csv, channel string) []deprecation {
 	found := []deprecation{}
 	for _, of := range []struct {
 		what string
@@ -119,7 +119,7 @@ func (o *offer) deprecations(csv, channel string) []deprecation {
 }
 
 // pkg is the package as rules read it.
-func (o *offer) pkg(source olm.Catalog) *catalog.Package {
+func (o *catalogPackage) pkg(source olm.Catalog) *catalog.Package {
 	p := &catalog.Package{Name: o.name, Catalog: source, DefaultChannel: o.defaultChannel,
 		Deprecation: o.deprecated[declcfg.PackageScopedReference{Schema: declcfg.SchemaPackage}]}
 	for _, c := range o.channels {
@@ -135,14 +135,14 @@ func (o *offer) pkg(source olm.Catalog) *catalog.Package {
 }
 
 // versionOf returns the version in property olm.package of a bundle; "" if the catalog has none.
-func (o *offer) versionOf(csv string) string {
+func (o *catalogPackage) versionOf(csv string) string {
 	var p property.Package
 	o.property(csv, property.TypePackage, &p)
 	return p.Version
 }
 
 // property decodes the first property of a type.
-func (o *offer) property(csv, kind string, into any) {
+func (o *catalogPackage) property(csv, kind string, into any) {
 	b := o.bundles[csv]
 	if b == nil {
 		return
@@ -161,7 +161,7 @@ type installed struct {
 }
 
 // stated returns a version of the catalog as an installed one.
-func (o *offer) stated(csv string) installed {
+func (o *catalogPackage) stated(csv string) installed {
 	i := installed{name: csv}
 	if v, err := semver.ParseTolerant(o.versionOf(csv)); err == nil {
 		i.version = &v
@@ -170,7 +170,7 @@ func (o *offer) stated(csv string) installed {
 }
 
 // needs are what a version requires of other operators: OLM installs these too, or does not move to the version.
-func (o *offer) needs(csv string) []string {
+func (o *catalogPackage) needs(csv string) []string {
 	needs := []string{}
 	if o.bundles[csv] == nil {
 		return needs
@@ -196,7 +196,7 @@ func (o *offer) needs(csv string) []string {
 
 // contents are the manifests of a version, as JSON, nil if the catalog does not have them. minKube is the oldest version
 // of Kubernetes that it runs on, "" if it requires none or the catalog does not say.
-func (o *offer) contents(csv string) (manifests []json.RawMessage, minKube string, err error) {
+func (o *catalogPackage) contents(csv string) (manifests []json.RawMessage, minKube string, err error) {
 	b := o.bundles[csv]
 	if b == nil {
 		return nil, "", nil
@@ -214,7 +214,7 @@ func (o *offer) contents(csv string) (manifests []json.RawMessage, minKube strin
 				err = yamlsize.CheckAliases(object.Data, maxBundle)
 			}
 			if err != nil && !errors.Is(err, yamlsize.ErrTooLarge) {
-				err = nil // the conversion says what is wrong
+				err = nil // the conversion reports what is wrong
 			}
 			var raw []byte
 			if err == nil {
