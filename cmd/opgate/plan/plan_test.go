@@ -167,16 +167,31 @@ func TestPathPicture(t *testing.T) {
 	}
 }
 
-// TestLayout: the OCI layout of a catalog image is read as its directory.
+// TestLayout: the OCI layout of a catalog image is read as its directory. One with a file outside is refused.
 func TestLayout(t *testing.T) {
 	content := fbc("stable: {name: v2, replaces: v1}, {name: v1}")
+	dir := layoutOf(t, [][2]string{{"etc/passwd", "x"}, {"catalogs/etcd/catalog.yaml", content}})
+	_, got, _ := strings.Cut(run(t, "etcd", "--catalog", dir, "--from", "v1"), "\n") // the heading has the directory
+	if _, want, _ := strings.Cut(run(t, "etcd", "--catalog", writeCatalog(t, content), "--from", "v1"), "\n"); got != want {
+		t.Errorf("from the layout:\n%s\nfrom the directory:\n%s", got, want)
+	}
+	dir = layoutOf(t, [][2]string{{"catalogs/../../escaped", "x"}, {"catalogs/etcd/catalog.yaml", content}})
+	if _, err := readFiles(t.Context(), dir, "etcd", nil); err == nil || !strings.Contains(err.Error(), "unsafe tar path") {
+		t.Errorf("of a layout with a file outside: %v", err)
+	}
+}
+
+// layoutOf returns the OCI layout of an image with files, of which catalogs has the catalog.
+func layoutOf(t *testing.T, contents [][2]string) (dir string) {
+	t.Helper()
 	var files bytes.Buffer
 	w := tar.NewWriter(&files)
-	for name, content := range map[string]string{"catalogs/etcd/catalog.yaml": content, "catalogs/../../escaped": "x", "etc/passwd": "x"} {
-		if err := w.WriteHeader(&tar.Header{Name: name, Size: int64(len(content)), Mode: 0o600, Typeflag: tar.TypeReg}); err != nil {
+	for _, file := range contents {
+		err := w.WriteHeader(&tar.Header{Name: file[0], Size: int64(len(file[1])), Mode: 0o600, Typeflag: tar.TypeReg})
+		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.Write([]byte(content)); err != nil {
+		if _, err := w.Write([]byte(file[1])); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -194,14 +209,11 @@ func TestLayout(t *testing.T) {
 	if image, err = mutate.Config(image, v1.Config{Labels: map[string]string{configsLabel: "/catalogs"}}); err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
+	dir = t.TempDir()
 	if _, err := layout.Write(dir, mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: image})); err != nil {
 		t.Fatal(err)
 	}
-	_, got, _ := strings.Cut(run(t, "etcd", "--catalog", dir, "--from", "v1"), "\n") // the heading has the directory
-	if _, want, _ := strings.Cut(run(t, "etcd", "--catalog", writeCatalog(t, content), "--from", "v1"), "\n"); got != want {
-		t.Errorf("from the layout:\n%s\nfrom the directory:\n%s", got, want)
-	}
+	return dir
 }
 
 // registry serves a catalog, by the conversion of opm.

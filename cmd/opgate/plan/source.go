@@ -104,8 +104,9 @@ func unpack(name string) (dir string, err error) {
 	for {
 		header, err := files.Next()
 		switch {
-		case errors.Is(err, io.EOF):
-			return dir, nil
+		case errors.Is(err, io.EOF): // an archive also ends where an error does
+			_, err := io.Copy(io.Discard, flat)
+			return dir, err
 		case err != nil:
 			return dir, err
 		}
