@@ -69,7 +69,9 @@ func (f *Files) Changes(plan *olm.InstallPlan, replacements []state.Replacement)
 }
 
 // Changes returns what a plan changes by a source, with why where that is not known.
-func Changes(ctx context.Context, source Source, plan *olm.InstallPlan, replacements []state.Replacement) *state.PlanChanges {
+func Changes(
+	ctx context.Context, source Source, plan *olm.InstallPlan, replacements []state.Replacement,
+) *state.PlanChanges {
 	r, err := Read(ctx, source, types.NamespacedName{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name},
 		replacements)
 	if err != nil {

@@ -53,8 +53,8 @@ func JSON(out io.Writer, value any) error {
 	return err
 }
 
-// Progress returns a function that counts on a terminal how much was read, such as files, from the second second on, and
-// one that clears the line. Anything else than a terminal gets no count.
+// Progress returns a function that counts on a terminal how much was read, such as files, from the second second on,
+// and one that clears the line. Anything else than a terminal gets no count.
 func Progress(out io.Writer, what string, now func() time.Time) (count func(n int), clear func()) {
 	file, ok := out.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {

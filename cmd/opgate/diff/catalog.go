@@ -74,9 +74,9 @@ func inPackage(pkg string) string {
 	return " in package " + text.Name(pkg)
 }
 
-// CatalogFS returns the directory of a catalog, or one with the only file of it. naming, if it is not empty, leaves only the
-// documents that have this text, such as a package: a catalog has hundreds of megabytes. opened, if it is not nil, is
-// called with the number of files that were opened.
+// CatalogFS returns the directory of a catalog, or one with the only file of it. naming, if it is not empty, leaves only
+// the documents that have this text, such as a package: a catalog has hundreds of megabytes. opened, if it is not nil,
+// is called with the number of files that were opened.
 func CatalogFS(path, naming string, opened func(files int)) (fs.FS, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -158,8 +158,8 @@ func (u *Unit) Snapshot(versions facts.Cluster) *snapshot.Snapshot {
 	return b.Put(time.Time{})
 }
 
-// Builder returns what builds that state. No policy waits for another one there: what the statuses of Policies would show
-// is not known.
+// Builder returns what builds that state. No policy waits for another one there: what the statuses of Policies would
+// show is not known.
 func (u *Unit) Builder(versions facts.Cluster) snapshot.Builder {
 	b := snapshot.Builder{Unsuspended: true, WithoutServices: true, Changes: u.files.Changes,
 		Packages: func(pkg, _ string, source olm.Catalog) *catalog.Package { return u.Package(pkg, source) }}

@@ -54,9 +54,9 @@ OLM makes a plan for one version: the newest of the channel that replaces or ski
 with its version. What is refused is not passed by: the path waits there. Each version is judged as if those before it
 had been installed. What a version needs of other operators is named, and counts as available.
 
-The catalog is a directory or a file of a file-based catalog, or the OCI layout of a catalog image. Without --catalog it is
-the CatalogSource of the Subscription, on the cluster: from its address, or from its pod, whose port is forwarded as by
-kubectl port-forward. That needs the rights to get the CatalogSource, to list pods, and to create pods/portforward in
+The catalog is a directory or a file of a file-based catalog, or the OCI layout of a catalog image. Without --catalog it
+is the CatalogSource of the Subscription, on the cluster: from its address, or from its pod, whose port is forwarded as
+by kubectl port-forward. That needs the rights to get the CatalogSource, to list pods, and to create pods/portforward in
 its namespace; ClusterRole opgate-reader grants what else is read.
 
 What is installed, and the policies, are those of the namespace on the cluster; with -p policies of files count as well,
@@ -235,14 +235,15 @@ func (o *options) readState(ctx context.Context, in *input, stdin io.Reader, std
 			return err
 		}
 	}
-	state, err := in.reader.Read(ctx, cluster.Options{Namespace: in.namespace, Seen: func(kind *snapshot.Kind, raw []byte) {
+	seen := func(kind *snapshot.Kind, raw []byte) {
 		switch kind { // each is listed by one goroutine
 		case snapshot.Subscriptions:
 			in.note(olm.KindSubscription, slices.Clone(raw))
 		case snapshot.ClusterServiceVersions:
 			in.note(olm.KindClusterServiceVersion, raw)
 		}
-	}})
+	}
+	state, err := in.reader.Read(ctx, cluster.Options{Namespace: in.namespace, Seen: seen})
 	if err != nil {
 		return err
 	}
@@ -268,8 +269,8 @@ func (in *input) note(kind string, raw []byte) {
 	}
 }
 
-// locate sets the namespace: that of the command line, else the only one with a Subscription to the package, or a policy
-// of it.
+// locate sets the namespace: that of the command line, else the only one with a Subscription to the package, or a
+// policy of it.
 func (o *options) locate(in *input, state *snapshot.Snapshot) error {
 	in.namespace = cmp.Or(in.namespace, o.kubeconfig.Overrides.Context.Namespace)
 	if in.namespace != "" {
@@ -289,7 +290,8 @@ func (o *options) locate(in *input, state *snapshot.Snapshot) error {
 	return nil
 }
 
-// subscribed returns the Subscription to the package, or one by the command line and the policies, and sets the catalog.
+// subscribed returns the Subscription to the package, or one by the command line and the policies, and sets the
+// catalog.
 func (o *options) subscribed(in *input, state *snapshot.Snapshot) (*olm.Subscription, error) {
 	ns := state.Namespace(in.namespace)
 	sub := &olm.Subscription{}

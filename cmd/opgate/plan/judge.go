@@ -105,7 +105,9 @@ func (j *judge) begin(from installed, before string) error {
 }
 
 // Get implements contents.Source.
-func (j *judge) Get(ctx context.Context, resource schema.GroupVersionResource, key types.NamespacedName) ([]byte, error) {
+func (j *judge) Get(
+	ctx context.Context, resource schema.GroupVersionResource, key types.NamespacedName,
+) ([]byte, error) {
 	raw, err := j.made.Get(ctx, resource, key)
 	if apierrors.IsNotFound(err) && j.stored != nil {
 		return j.stored.Get(ctx, resource, key)

@@ -212,14 +212,14 @@ func randomCatalog(r *rand.Rand) (catalog string, channels, versions []string) {
 // randomEntry returns a version that mostly follows the one before it.
 func randomEntry(r *rand.Rand, version string, before []declcfg.ChannelEntry) declcfg.ChannelEntry {
 	e := declcfg.ChannelEntry{Name: "etcd.v" + version}
-	any := func() string { return before[r.IntN(len(before))].Name }
+	earlier := func() string { return before[r.IntN(len(before))].Name }
 	if len(before) > 0 {
 		e.Replaces = before[len(before)-1].Name
 		if r.IntN(4) == 0 {
-			e.Replaces = any()
+			e.Replaces = earlier()
 		}
 		for r.IntN(3) == 0 {
-			if skip := any(); !slices.Contains(e.Skips, skip) {
+			if skip := earlier(); !slices.Contains(e.Skips, skip) {
 				e.Skips = append(e.Skips, skip)
 			}
 		}
@@ -230,7 +230,7 @@ func randomEntry(r *rand.Rand, version string, before []declcfg.ChannelEntry) de
 	if r.IntN(4) == 0 {
 		low := strings.TrimPrefix(e.Name, "etcd.v")
 		if len(before) > 0 {
-			low = strings.TrimPrefix(any(), "etcd.v")
+			low = strings.TrimPrefix(earlier(), "etcd.v")
 		}
 		e.SkipRange = fmt.Sprintf(">=%s <%s", low, version)
 		if r.IntN(4) == 0 {

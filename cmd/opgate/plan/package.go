@@ -194,8 +194,8 @@ func (o *catalogPackage) needs(csv string) []string {
 	return needs
 }
 
-// contents are the manifests of a version, as JSON, nil if the catalog does not have them. minKube is the oldest version
-// of Kubernetes that it runs on, "" if it requires none or the catalog does not say.
+// contents are the manifests of a version, as JSON, nil if the catalog does not have them. minKube is the oldest
+// version of Kubernetes that it runs on, "" if it requires none or the catalog has none.
 func (o *catalogPackage) contents(csv string) (manifests []json.RawMessage, minKube string, err error) {
 	b := o.bundles[csv]
 	if b == nil {

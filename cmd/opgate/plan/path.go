@@ -63,7 +63,8 @@ func (o *catalogPackage) next(from installed, channel, starting string) (*hop, s
 		found = true
 		entries := c.Entries
 		if from.name == "" && starting != "" {
-			entries = slices.DeleteFunc(slices.Clone(entries), func(e declcfg.ChannelEntry) bool { return e.Name != starting })
+			entries = slices.DeleteFunc(slices.Clone(entries),
+				func(e declcfg.ChannelEntry) bool { return e.Name != starting })
 		}
 		chain, problem := order(c.Name, entries)
 		if problem != "" {
@@ -116,8 +117,8 @@ func follows(e declcfg.ChannelEntry, from installed) string {
 	return ""
 }
 
-// order returns the versions of a channel in the order in which OLM prefers them, the newest first, or why OLM cannot order
-// them: the chain of what each replaces. Those of it that another one skips are never installed.
+// order returns the versions of a channel in the order in which OLM prefers them, the newest first, or why OLM cannot
+// order them: the chain of what each replaces. Those of it that another one skips are never installed.
 func order(channel string, entries []declcfg.ChannelEntry) (chain []declcfg.ChannelEntry, problem string) {
 	byName, followed := map[string]declcfg.ChannelEntry{}, map[string]bool{}
 	for _, e := range entries {

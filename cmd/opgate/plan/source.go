@@ -37,7 +37,7 @@ import (
 )
 
 const (
-	// configsLabel of a catalog image names the directory of its file-based catalog, and configsDirectory is the usual one.
+	// configsLabel of a catalog image names the directory of its file-based catalog; configsDirectory is the usual one.
 	configsLabel     = "operators.operatorframework.io.index.configs.v1"
 	configsDirectory = "/configs"
 	// maxCatalog bounds the files of a catalog image, in bytes. The largest catalogs in use have 500 MiB.
@@ -53,7 +53,7 @@ const (
 func readFiles(ctx context.Context, name, pkg string, read func(files int)) (*catalogPackage, error) {
 	if _, err := os.Stat(filepath.Join(name, "oci-layout")); err == nil {
 		dir, err := unpack(name)
-		defer os.RemoveAll(dir)
+		defer os.RemoveAll(dir) //nolint:errcheck // it is temporary
 		if err != nil {
 			return nil, err
 		}
@@ -96,9 +96,9 @@ func unpack(name string) (dir string, err error) {
 	if err != nil {
 		return dir, err
 	}
-	defer root.Close()
+	defer root.Close() //nolint:errcheck // nothing is written by it
 	flat := mutate.Extract(image)
-	defer flat.Close()
+	defer flat.Close() //nolint:errcheck // it has been read
 	below := strings.Trim(cmp.Or(config.Config.Labels[configsLabel], configsDirectory), "/") + "/"
 	files, left := tar.NewReader(flat), int64(maxCatalog)
 	for {
@@ -164,7 +164,7 @@ func readServed(ctx context.Context, address, pkg string, read func(bundles int)
 	if err != nil {
 		return nil, err
 	}
-	defer connection.Close()
+	defer connection.Close() //nolint:errcheck // it has been read
 	client := api.NewRegistryClient(connection)
 	content, err := client.GetPackage(ctx, &api.GetPackageRequest{Name: pkg})
 	if err != nil {
@@ -215,7 +215,8 @@ func (o *catalogPackage) addServed(b *api.Bundle) {
 	bundle := &declcfg.Bundle{Name: b.GetCsvName(), Package: o.name, Image: b.GetBundlePath()}
 	for _, p := range b.GetProperties() {
 		if p.GetType() != property.TypeBundleObject {
-			bundle.Properties = append(bundle.Properties, property.Property{Type: p.GetType(), Value: []byte(p.GetValue())})
+			bundle.Properties = append(bundle.Properties,
+				property.Property{Type: p.GetType(), Value: []byte(p.GetValue())})
 		}
 	}
 	for _, manifest := range b.GetObject() {

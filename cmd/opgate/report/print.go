@@ -106,7 +106,8 @@ func printText(out io.Writer, r *report) error {
 			since, whom = r.Age(o.Waiting.Since), text.Join(o.Waiting.For, maxNamed)
 			all = append(all, o.Waiting.Messages...)
 		}
-		row := []string{o.Cluster, o.Namespace, o.Package, o.CSV, o.Verdict(), text.Join(o.Policies, maxNamed), o.Next, since, whom}
+		row := []string{o.Cluster, o.Namespace, o.Package, o.CSV, o.Verdict(), text.Join(o.Policies, maxNamed), o.Next,
+			since, whom}
 		for i, cell := range row {
 			row[i] = cmp.Or(text.Escape(cell), "-")
 		}
