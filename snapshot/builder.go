@@ -102,6 +102,16 @@ func (b *Builder) Put(now time.Time, objects ...*Object) *Snapshot {
 	return next
 }
 
+// Remove removes objects and returns a new snapshot.
+func (b *Builder) Remove(now time.Time, objects ...*Object) *Snapshot {
+	events := make([]event, len(objects))
+	for i, o := range objects {
+		events[i] = event{old: o}
+	}
+	next, _ := b.build(now, events)
+	return next
+}
+
 // SetCluster sets the cluster versions and returns a new snapshot.
 func (b *Builder) SetCluster(now time.Time, c facts.Cluster) *Snapshot {
 	next, _ := b.build(now, []event{{cluster: &c}})

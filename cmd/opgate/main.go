@@ -20,7 +20,9 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/compile"
 	"github.com/opgate/opgate/cmd/opgate/diff"
 	"github.com/opgate/opgate/cmd/opgate/explain"
+	"github.com/opgate/opgate/cmd/opgate/plan"
 	"github.com/opgate/opgate/cmd/opgate/plugin"
+	"github.com/opgate/opgate/cmd/opgate/report"
 	"github.com/opgate/opgate/cmd/opgate/suggest"
 	"github.com/opgate/opgate/cmd/opgate/test"
 	"github.com/opgate/opgate/cmd/opgate/verify"
@@ -54,7 +56,7 @@ The gate itself, which answers the API server's admission reviews, is a program 
 		ofPlan.ValidArgsFunction = plugin.CompletePlans
 	}
 	group(cmd, "Judge files:", check.Command(time.Now), test.Command(), explain.Command())
-	group(cmd, "Look at a cluster:", append(plugin.Commands(time.Now), plans[0])...)
+	group(cmd, "Look at a cluster:", append(plugin.Commands(time.Now), plans[0], plan.Command(time.Now), report.Command(time.Now))...)
 	group(cmd, "Keep policies in git:", adopt.Command(time.Now), suggest.Command(time.Now))
 	group(cmd, "Act:", plans[1])
 	group(cmd, "Set up:", compile.Command(time.Now), verify.Command(cmd.Name()))

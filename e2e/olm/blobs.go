@@ -25,8 +25,10 @@ type (
 		Entries []channelEntry `json:"entries"`
 	}
 	channelEntry struct {
-		Name     string `json:"name"`
-		Replaces string `json:"replaces,omitempty"`
+		Name      string   `json:"name"`
+		Replaces  string   `json:"replaces,omitempty"`
+		Skips     []string `json:"skips,omitempty"`
+		SkipRange string   `json:"skipRange,omitempty"`
 	}
 	bundleBlob struct {
 		Schema     string     `json:"schema"`
@@ -91,7 +93,11 @@ func (p Package) blobs(catalog string) []any {
 		channel := channelBlob{Schema: channelSchema, Package: p.Name, Name: name}
 		previous := ""
 		for _, version := range channels[name] {
-			channel.Entries = append(channel.Entries, channelEntry{Name: p.csvName(version), Replaces: previous})
+			entry := channelEntry{Name: p.csvName(version), Replaces: previous}
+			if edges := p.Edges[name]; edges != nil {
+				entry = p.entry(version, edges[version])
+			}
+			channel.Entries = append(channel.Entries, entry)
 			previous = p.csvName(version)
 		}
 		blobs = append(blobs, channel)
@@ -103,6 +109,18 @@ func (p Package) blobs(catalog string) []any {
 		blobs = append(blobs, deprecated)
 	}
 	return blobs
+}
+
+// entry is a version of a channel with edges.
+func (p Package) entry(version string, edges Edges) channelEntry {
+	entry := channelEntry{Name: p.csvName(version), SkipRange: edges.SkipRange}
+	if edges.Replaces != "" {
+		entry.Replaces = p.csvName(edges.Replaces)
+	}
+	for _, skipped := range edges.Skips {
+		entry.Skips = append(entry.Skips, p.csvName(skipped))
+	}
+	return entry
 }
 
 func (p Package) bundle(catalog, version string) bundleBlob {

@@ -29,6 +29,9 @@ type Package struct {
 	// Channels are the versions in each channel, oldest first; each replaces the one before it there.
 	// Default: Channel, with all Versions.
 	Channels map[string][]string
+	// Edges are what versions follow, by channel and version, for channels in which they do not replace the one before
+	// them. Default: they do.
+	Edges map[string]map[string]Edges
 	// DefaultChannel is one of Channels. Default: Channel.
 	DefaultChannel string
 	// Requires is the package of another operator that this one needs, in any version. Default: none.
@@ -68,6 +71,13 @@ type Package struct {
 	// Bundles are the manifests of versions whose bundles were made elsewhere, by version and file name, in YAML.
 	// Default: none.
 	Bundles map[string]map[string][]byte
+}
+
+// Edges are the versions that one may be installed after.
+type Edges struct {
+	Replaces  string
+	Skips     []string
+	SkipRange string
 }
 
 // Property is one of a bundle. Value is what becomes its JSON.

@@ -65,8 +65,15 @@ func (f *Files) Get(_ context.Context, resource schema.GroupVersionResource, key
 
 // Changes implements rules.Changes for plans in files.
 func (f *Files) Changes(plan *olm.InstallPlan, replacements []state.Replacement) *state.PlanChanges {
-	r, err := Read(context.Background(), f, //nolint:forbidigo // the objects are in memory, nothing waits
-		types.NamespacedName{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name}, replacements)
+	return Changes(context.Background(), f, plan, replacements) //nolint:forbidigo // the objects are in memory, nothing waits
+}
+
+// Changes returns what a plan changes by a source, with why where that is not known.
+func Changes(
+	ctx context.Context, source Source, plan *olm.InstallPlan, replacements []state.Replacement,
+) *state.PlanChanges {
+	r, err := Read(ctx, source, types.NamespacedName{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name},
+		replacements)
 	if err != nil {
 		return unread(plan.ContentsDigest(), replacements, err.Error())
 	}

@@ -123,7 +123,7 @@ func Command(now func() time.Time) *cobra.Command {
 				return self.Usage("--now: %v", err)
 			}
 			clear := func() {}
-			o.progress, clear = cli.Progress(cmd.ErrOrStderr(), now)
+			o.progress, clear = cli.Progress(cmd.ErrOrStderr(), "files", now)
 			defer clear()
 			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
 		},

@@ -53,18 +53,18 @@ func JSON(out io.Writer, value any) error {
 	return err
 }
 
-// Progress returns a function that counts on a terminal how many files were read, from the second second on, and one
-// that clears the line. Anything else than a terminal gets no count.
-func Progress(out io.Writer, now func() time.Time) (count func(files int), clear func()) {
+// Progress returns a function that counts on a terminal how much was read, such as files, from the second second on,
+// and one that clears the line. Anything else than a terminal gets no count.
+func Progress(out io.Writer, what string, now func() time.Time) (count func(n int), clear func()) {
 	file, ok := out.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
 		return nil, func() {}
 	}
 	next, printed := now().Add(2*time.Second), false
-	return func(files int) {
+	return func(n int) {
 			if at := now(); at.After(next) {
 				next, printed = at.Add(100*time.Millisecond), true
-				fmt.Fprintf(file, "\r%d files read", files)
+				fmt.Fprintf(file, "\r%d %s read", n, what)
 			}
 		}, func() {
 			if printed {

@@ -68,6 +68,9 @@ func New(config *rest.Config) (*Reader, error) {
 // Config returns the client configuration. It must not be modified.
 func (r *Reader) Config() *rest.Config { return r.config }
 
+// Contents returns the objects that plans are compared with.
+func (r *Reader) Contents() contents.Source { return r.streams }
+
 // Each calls a function with the JSON of each object of a kind, of one namespace or, with "", of all. The JSON is valid
 // until the function returns. A missing right is a *Forbidden error, a kind that is not served a *NotServed error.
 //
@@ -87,6 +90,15 @@ func (r *Reader) Plan(ctx context.Context, key types.NamespacedName) (*olm.Insta
 		return nil, err
 	}
 	return olm.DecodePlan(raw)
+}
+
+// Catalog returns a CatalogSource.
+func (r *Reader) Catalog(ctx context.Context, key types.NamespacedName) (*olm.CatalogSource, error) {
+	raw, err := r.streams.Get(ctx, snapshot.CatalogSources.GroupVersionResource(), key)
+	if err != nil {
+		return nil, err
+	}
+	return olm.Decode[olm.CatalogSource](raw)
 }
 
 // Changes returns what a plan changes beyond what it replaces.

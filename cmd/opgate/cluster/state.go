@@ -57,6 +57,9 @@ func (s *State) With(objects ...*snapshot.Object) *State {
 	return &with
 }
 
+// Builder returns a copy of what built the snapshot, which is for questions such as what an upgrade would change.
+func (s *State) Builder() snapshot.Builder { return s.builder }
+
 // Namespace returns a namespace for judging, as the gate judges a write in it.
 func (s *State) Namespace(name string) *state.Namespace { return s.Snapshot.WithDependencies(name) }
 

@@ -29,7 +29,7 @@ type bundle struct {
 
 // fromCatalog compares two ClusterServiceVersions of a file-based catalog; from is empty for a first installation.
 func fromCatalog(ctx context.Context, o *options) (*result, error) {
-	root, err := catalogFS(o.catalog)
+	root, err := CatalogFS(o.catalog, "", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -74,16 +74,21 @@ func inPackage(pkg string) string {
 	return " in package " + text.Name(pkg)
 }
 
-// catalogFS returns the directory of a catalog, or one with the only file of it.
-func catalogFS(path string) (fs.FS, error) {
+// CatalogFS returns the directory of a catalog, or one with the only file of it. naming, if it is not empty, leaves only
+// the documents that have this text, such as a package: a catalog has hundreds of megabytes. opened, if it is not nil,
+// is called with the number of files that were opened.
+func CatalogFS(path, naming string, opened func(files int)) (fs.FS, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the catalog: %w", err)
 	}
+	files := catalogFiles{naming: naming, opened: opened, files: new(int)}
 	if info.IsDir() {
-		return catalogFiles{os.DirFS(path)}, nil
+		files.FS = os.DirFS(path)
+		return files, nil
 	}
-	return oneFile{catalogFiles{os.DirFS(filepath.Dir(path))}, filepath.Base(path)}, nil
+	files.FS = os.DirFS(filepath.Dir(path))
+	return oneFile{files, filepath.Base(path)}, nil
 }
 
 // oneFile is a directory in which nothing but one file is listed.

@@ -133,9 +133,7 @@ func (c *Cluster) judge(o *manifests.Object) (a *Answer, schema verdict.RuleID) 
 		if o.Kind != olm.KindClusterServiceVersion || !c.Installed {
 			return nil, ""
 		}
-		if judged, here := bundle.JudgeInstalled(ns, o.Name, c.Now); here {
-			a = c.operators(ns, judged, nil)
-		}
+		a = c.JudgeInstalled(types.NamespacedName{Namespace: o.Namespace, Name: o.Name})
 	}
 	return a, ""
 }
@@ -146,6 +144,15 @@ func (c *Cluster) JudgePlan(plan *olm.InstallPlan) *Answer {
 	a := c.operators(ns, rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: ns, Now: c.Now}), plan.Spec.CSVNames)
 	a.Plan = plan
 	return a
+}
+
+// JudgeInstalled judges an installed operator; nil if nothing is installed by the name.
+func (c *Cluster) JudgeInstalled(key types.NamespacedName) *Answer {
+	ns := c.WithDependencies(key.Namespace)
+	if judged, here := bundle.JudgeInstalled(ns, key.Name, c.Now); here {
+		return c.operators(ns, judged, nil)
+	}
+	return nil
 }
 
 // JudgeCSV returns the part of the verdict on the latest plan that brings a stored ClusterServiceVersion, which is

@@ -152,14 +152,24 @@ func (u *Unit) Package(pkg string, source olm.Catalog) *catalog.Package {
 	return nil
 }
 
-// Snapshot returns the state of a cluster that holds nothing but the unit. No policy waits for another one there: what
-// the statuses of Policies would show is not known.
+// Snapshot returns the state of a cluster that holds nothing but the unit.
 func (u *Unit) Snapshot(versions facts.Cluster) *snapshot.Snapshot {
+	b := u.Builder(versions)
+	return b.Put(time.Time{})
+}
+
+// Builder returns what builds that state. No policy waits for another one there: what the statuses of Policies would
+// show is not known.
+func (u *Unit) Builder(versions facts.Cluster) snapshot.Builder {
 	b := snapshot.Builder{Unsuspended: true, WithoutServices: true, Changes: u.files.Changes,
 		Packages: func(pkg, _ string, source olm.Catalog) *catalog.Package { return u.Package(pkg, source) }}
 	b.SetCluster(time.Time{}, versions)
-	return b.Put(time.Time{}, u.Stored()...)
+	b.Put(time.Time{}, u.Stored()...)
+	return b
 }
+
+// Contents returns the objects that plans are compared with.
+func (u *Unit) Contents() contents.Source { return &u.files }
 
 // describe adds what is said of the input as a whole.
 func (in *Input) describe() {

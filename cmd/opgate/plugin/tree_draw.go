@@ -9,8 +9,8 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// inMermaid replaces what has a meaning in the quoted labels of Mermaid, which are HTML and Markdown.
-var inMermaid = strings.NewReplacer("#", "#35;", `"`, "#quot;", "<", "#lt;", ">", "#gt;", "&", "#amp;", "`", "#96;",
+// InMermaid replaces what has a meaning in the quoted labels of Mermaid, which are HTML and Markdown.
+var InMermaid = strings.NewReplacer("#", "#35;", `"`, "#quot;", "<", "#lt;", ">", "#gt;", "&", "#amp;", "`", "#96;",
 	"|", "#124;")
 
 // mermaid prints a flowchart.
@@ -18,14 +18,14 @@ func (g *graph) mermaid(out io.Writer) error {
 	w := bufio.NewWriter(out)
 	fmt.Fprintln(w, "flowchart LR")
 	for _, n := range g.Nodes {
-		fmt.Fprintf(w, "  %s[\"%s\"]\n", n.ID, inMermaid.Replace(n.caption()))
+		fmt.Fprintf(w, "  %s[\"%s\"]\n", n.ID, InMermaid.Replace(n.caption()))
 	}
 	for _, l := range g.Edges {
 		arrow := "-->"
 		if l.Relation == waitsFor {
 			arrow = "-.->"
 		}
-		fmt.Fprintf(w, "  %s %s|\"%s\"| %s\n", l.From, arrow, inMermaid.Replace(l.caption()), l.To)
+		fmt.Fprintf(w, "  %s %s|\"%s\"| %s\n", l.From, arrow, InMermaid.Replace(l.caption()), l.To)
 	}
 	return w.Flush()
 }

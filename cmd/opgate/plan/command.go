@@ -1,0 +1,370 @@
+// Package plan is `opgate plan`: the versions that OLM takes an operator through, with what the gate decides on each. The
+// path is that of OLM's resolver for one package, the decisions are those of package rules.
+package plan
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/blang/semver/v4"
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/opgate/opgate/cmd/opgate/cli"
+	"github.com/opgate/opgate/cmd/opgate/cluster"
+	"github.com/opgate/opgate/cmd/opgate/manifests"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/facts"
+	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/snapshot"
+)
+
+// self is the name of the command.
+const self cli.Name = "plan"
+
+// options are the flags.
+type options struct {
+	pkg             string
+	catalog, source string
+	from, channel   string
+	files, policies []string
+	output          string
+	kubernetes      string
+	kubeconfig      cli.Kubeconfig
+	now             time.Time
+	// read counts what is read of the catalog.
+	read func(n int)
+}
+
+const long = `Show the path of an operator: the versions that OLM installs one after the other from what is installed, through the
+channel, with what the gate decides on each, and why there is no further one. Nothing is written.
+
+OLM makes a plan for one version: the newest of the channel that replaces or skips what is installed, or has a skipRange
+with its version. What is refused is not passed by: the path waits there. Each version is judged as if those before it
+had been installed. What a version needs of other operators is named, and counts as available.
+
+The catalog is a directory or a file of a file-based catalog, or the OCI layout of a catalog image. Without --catalog it
+is the CatalogSource of the Subscription, on the cluster: from its address, or from its pod, whose port is forwarded as
+by kubectl port-forward. That needs the rights to get the CatalogSource, to list pods, and to create pods/portforward in
+its namespace; ClusterRole opgate-reader grants what else is read.
+
+What is installed, and the policies, are those of the namespace on the cluster; with -p policies of files count as well,
+in place of those of the same name. With -f, or with --catalog and --from, all of it is in files, and of a cluster at
+most the catalog is read.
+
+Exit codes:
+  0  the path is shown, whatever is decided on it
+  2  the command line or the input cannot be used, or the cluster cannot be read`
+
+const example = `  # on a cluster: what comes next, and what waits for whom
+  kubectl opgate plan etcd -n shop
+
+  # the next release of a catalog, under edited policies
+  opgate plan etcd -n shop --catalog catalog/ -p policies/
+
+  # no cluster: a picture for the pull request
+  opgate plan etcd --catalog catalog/ --from etcdoperator.v0.9.2 -p policies/ -o svg > etcd.svg`
+
+// Command returns `opgate plan`. now is the clock for approval windows, and of what is counted on a terminal.
+func Command(now func() time.Time) *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:     "plan PACKAGE [--catalog DIR|FILE] [--from CSV] [-f FILE|DIR|-]... [-p FILE|DIR|-]...",
+		Short:   "Show the versions that OLM takes an operator through, and what is decided on each",
+		Long:    long,
+		Example: example,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.pkg, o.now = args[0], now()
+			if err := cmp.Or(self.CheckFiles(slices.Concat(o.files, o.policies)),
+				self.CheckOutput(o.output, formatNames())); err != nil {
+				return err
+			}
+			what := "files"
+			if o.catalog == "" {
+				what = "bundles"
+			}
+			var clear func()
+			o.read, clear = cli.Progress(cmd.ErrOrStderr(), what, now)
+			r, err := o.run(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr())
+			clear()
+			if own, ok := errors.AsType[*cli.ExitError](err); ok {
+				return own
+			}
+			if err != nil {
+				return self.Unusable("%s", text.Escape(err.Error()))
+			}
+			for _, note := range r.Notes {
+				fmt.Fprintln(cmd.ErrOrStderr(), "note: "+text.Escape(note))
+			}
+			return formats[o.output](cmd.OutOrStdout(), r, cli.Colors(cmd.OutOrStdout(), os.Getenv))
+		},
+	}
+	flags := self.Flags(cmd)
+	flags.StringVar(&o.catalog, "catalog", "", "directory or file of a file-based catalog, or OCI layout of a catalog image")
+	flags.StringVar(&o.source, "source", "",
+		"CatalogSource, as NAMESPACE/NAME (default: that of the Subscription, else of the policy)")
+	flags.StringVar(&o.channel, "channel", "", "channel (default: that of the Subscription, else of the policy)")
+	flags.StringVar(&o.from, "from", "", "ClusterServiceVersion that counts as installed (default: the installed one)")
+	cli.FilesVar(flags, &o.files)
+	flags.StringArrayVarP(&o.policies, "policies", "p", nil,
+		`file or directory with policies, "-" for standard input; repeatable`)
+	o.kubeconfig.RegisterNamespace(cmd)
+	cli.OutputVar(cmd, &o.output, formatNames())
+	flags.StringVar(&o.kubernetes, "kubernetes-version", "",
+		"without a cluster: its Kubernetes version, such as 1.36.3 (default: unknown)")
+	o.kubeconfig.Register(cmd)
+	return cmd
+}
+
+// result is what is printed.
+type result struct {
+	Package   string `json:"package"`
+	Namespace string `json:"namespace"`
+	Catalog   string `json:"catalog"`
+	Channel   string `json:"channel"`
+	// Installed is the installed ClusterServiceVersion; "" if none is.
+	Installed        string  `json:"installed"`
+	InstalledVersion string  `json:"installedVersion"`
+	Steps            []*step `json:"steps"`
+	// End is why there is no further step.
+	End   string   `json:"end"`
+	Notes []string `json:"notes"`
+}
+
+// offline reports whether nothing is read from the cluster but, without --catalog, the catalog.
+func (o *options) offline() bool { return o.from != "" && o.catalog != "" || len(o.files) > 0 }
+
+// input is the state that a path begins with.
+type input struct {
+	judge
+	reader *cluster.Reader
+	// subscriptions and versions are what is stored: the Subscriptions as JSON, and the versions of
+	// ClusterServiceVersions, which OLM resolves by.
+	subscriptions map[types.NamespacedName][]byte
+	versions      map[types.NamespacedName]string
+	notes         []string
+}
+
+// run returns the path.
+func (o *options) run(ctx context.Context, stdin io.Reader, stderr io.Writer) (*result, error) {
+	in := &input{subscriptions: map[types.NamespacedName][]byte{}, versions: map[types.NamespacedName]string{}}
+	if err := o.readState(ctx, in, stdin, stderr); err != nil {
+		return nil, err
+	}
+	state := in.builder.Put(time.Time{})
+	if err := o.locate(in, state); err != nil {
+		return nil, err
+	}
+	sub, err := o.subscribed(in, state)
+	if err != nil {
+		return nil, err
+	}
+	where := text.Quote(o.catalog)
+	if o.catalog == "" {
+		where = "CatalogSource " + in.catalog.Namespace + "/" + in.catalog.Name
+	}
+	if in.catalogPackage, err = o.readCatalog(ctx, in); err != nil {
+		return nil, fmt.Errorf("read catalog %s: %w", where, err)
+	}
+	from := in.installed(cmp.Or(o.from, sub.Status.InstalledCSV))
+	if err := in.begin(from, sub.Status.InstalledCSV); err != nil {
+		return nil, err
+	}
+	r := &result{Package: o.pkg, Namespace: in.namespace, Catalog: strings.Trim(where, `"`), Channel: sub.Spec.Channel,
+		Installed: from.name, Steps: []*step{}, Notes: append([]string{}, in.notes...)}
+	if from.version != nil {
+		r.InstalledVersion = from.version.String()
+	}
+	hops, end := in.path(from, sub.Spec.Channel, sub.Spec.StartingCSV)
+	for _, h := range hops {
+		s, err := in.step(h)
+		if err != nil {
+			return nil, err
+		}
+		r.Steps = append(r.Steps, s)
+	}
+	r.End = end
+	return r, nil
+}
+
+// readState reads the cluster, or files.
+func (o *options) readState(ctx context.Context, in *input, stdin io.Reader, stderr io.Writer) error {
+	in.judge.now = o.now
+	if !o.offline() || o.catalog == "" {
+		reader, err := cluster.Connect(o.kubeconfig)
+		if err != nil {
+			return err
+		}
+		in.reader = reader
+	}
+	files := slices.Concat(o.files, o.policies)
+	namespace := o.kubeconfig.Overrides.Context.Namespace
+	unit := &manifests.Unit{}
+	if len(files) > 0 {
+		var err error
+		if unit, err = manifests.Read(files, stdin, stderr, manifests.Options{Namespace: namespace}); err != nil {
+			return err
+		}
+	}
+	if o.offline() {
+		in.builder, in.stored = unit.Builder(facts.Cluster{Version: o.kubernetes}), unit.Contents()
+		for _, object := range unit.Objects {
+			in.note(object.Kind, object.JSON())
+		}
+		if !unit.HasPolicies() {
+			in.notes = append(in.notes, "there is no policy in the input, so that everything counts as allowed; name some with -p")
+		}
+		return nil
+	}
+	in.namespace = namespace
+	if in.namespace == "" {
+		var err error
+		if in.namespace, err = o.kubeconfig.Namespace(); err != nil {
+			return err
+		}
+	}
+	seen := func(kind *snapshot.Kind, raw []byte) {
+		switch kind { // each is listed by one goroutine
+		case snapshot.Subscriptions:
+			in.note(olm.KindSubscription, slices.Clone(raw))
+		case snapshot.ClusterServiceVersions:
+			in.note(olm.KindClusterServiceVersion, raw)
+		}
+	}
+	state, err := in.reader.Read(ctx, cluster.Options{Namespace: in.namespace, Seen: seen})
+	if err != nil {
+		return err
+	}
+	in.builder, in.stored, in.notes = state.Builder(), in.reader.Contents(), state.Notes
+	in.builder.Put(time.Time{}, unit.Stored()...)
+	return nil
+}
+
+// note keeps what a path needs of a stored object.
+func (in *input) note(kind string, raw []byte) {
+	var object struct {
+		Metadata struct{ Namespace, Name string }
+		Spec     struct{ Version string }
+	}
+	if kind != olm.KindSubscription && kind != olm.KindClusterServiceVersion || json.Unmarshal(raw, &object) != nil {
+		return
+	}
+	key := types.NamespacedName{Namespace: object.Metadata.Namespace, Name: object.Metadata.Name}
+	if kind == olm.KindSubscription {
+		in.subscriptions[key] = raw
+	} else {
+		in.versions[key] = object.Spec.Version
+	}
+}
+
+// locate sets the namespace: that of the command line, else the only one with a Subscription to the package, or a
+// policy of it.
+func (o *options) locate(in *input, state *snapshot.Snapshot) error {
+	in.namespace = cmp.Or(in.namespace, o.kubeconfig.Overrides.Context.Namespace)
+	if in.namespace != "" {
+		return self.CheckNamespaces(in.namespace)
+	}
+	found := map[string]bool{}
+	for ns := range state.All() {
+		if len(ns.Subscribers(o.pkg))+len(ns.Governing(o.pkg)) > 0 {
+			found[ns.Name()] = true
+		}
+	}
+	names := slices.Sorted(maps.Keys(found))
+	if len(names) > 1 {
+		return self.Usage("package %s is in namespaces %s: name one with -n", text.Name(o.pkg), text.Names(names, maxNamed))
+	}
+	in.namespace = cmp.Or(strings.Join(names, ""), metav1.NamespaceDefault)
+	return nil
+}
+
+// subscribed returns the Subscription to the package, or one by the command line and the policies, and sets the
+// catalog.
+func (o *options) subscribed(in *input, state *snapshot.Snapshot) (*olm.Subscription, error) {
+	ns := state.Namespace(in.namespace)
+	sub := &olm.Subscription{}
+	switch found := ns.Subscribers(o.pkg); {
+	case len(found) > 1:
+		return nil, fmt.Errorf("namespace %s has %d Subscriptions to package %s, and OLM resolves none of them", in.namespace,
+			len(found), text.Name(o.pkg))
+	case len(found) == 1:
+		copied := *found[0]
+		sub = &copied
+	case !o.offline() && o.from == "":
+		in.notes = append(in.notes, "namespace "+in.namespace+" has no Subscription to package "+text.Name(o.pkg)+
+			": this is the path of a first installation")
+	}
+	policy := &operatorpolicy.Policy{}
+	for _, p := range ns.Governing(o.pkg) {
+		if !p.MustNotHave && (policy.Name == "" || p.Enforced && !policy.Enforced) {
+			policy = p
+		}
+	}
+	sub.Spec.Channel = cmp.Or(o.channel, sub.Spec.Channel, policy.Channel)
+	sub.Spec.StartingCSV = cmp.Or(sub.Spec.StartingCSV, policy.StartingCSV)
+	in.catalog = olm.Catalog{Namespace: cmp.Or(sub.Spec.SourceNamespace, policy.Catalog.Namespace),
+		Name: cmp.Or(sub.Spec.Source, policy.Catalog.Name)}
+	if o.source != "" {
+		key, ok := cli.NamespacedName(o.source)
+		if !ok {
+			return nil, self.Usage("--source %q: write NAMESPACE/NAME", o.source)
+		}
+		in.catalog = olm.Catalog{Namespace: key.Namespace, Name: key.Name}
+	}
+	key := types.NamespacedName{Namespace: in.namespace, Name: cmp.Or(sub.Metadata.Name, o.pkg)}
+	if raw, stored := in.subscriptions[key]; stored {
+		return sub, json.Unmarshal(raw, &in.subscription)
+	}
+	in.subscription = in.object(olm.SubscriptionGVK, key.Name)
+	in.subscription["spec"] = map[string]any{"name": o.pkg, "channel": sub.Spec.Channel, "source": in.catalog.Name,
+		"sourceNamespace": in.catalog.Namespace, "installPlanApproval": olm.ApprovalManual}
+	return sub, nil
+}
+
+// readCatalog reads the package.
+func (o *options) readCatalog(ctx context.Context, in *input) (*catalogPackage, error) {
+	if o.catalog != "" {
+		return readFiles(ctx, o.catalog, o.pkg, o.read)
+	}
+	if in.catalog.Namespace == "" || in.catalog.Name == "" {
+		return nil, self.Usage("the catalog is not known: name it with --catalog, or with --source")
+	}
+	source, err := in.reader.Catalog(ctx, types.NamespacedName{Namespace: in.catalog.Namespace, Name: in.catalog.Name})
+	if err != nil {
+		return nil, err
+	}
+	address := source.Spec.Address
+	if address == "" {
+		var stop func()
+		if address, stop, err = forward(ctx, in.reader.Config(), in.catalog); err != nil {
+			return nil, err
+		}
+		defer stop()
+	}
+	return readServed(ctx, address, o.pkg, o.read)
+}
+
+// installed returns what OLM resolves from.
+func (in *input) installed(name string) installed {
+	stored, ok := in.versions[types.NamespacedName{Namespace: in.namespace, Name: name}]
+	if !ok {
+		return in.stated(name)
+	}
+	from := installed{name: name, version: &semver.Version{}} // which OLM takes for one without a version
+	if v, err := semver.ParseTolerant(stored); err == nil {
+		from.version = &v
+	}
+	return from
+}

@@ -1,0 +1,174 @@
+package plan
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/opgate/opgate/cmd/opgate/cli"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/verdict"
+)
+
+// formats print a path; colored is for terminals.
+var formats = map[string]func(out io.Writer, r *result, colored bool) error{
+	"text": printText, "json": func(out io.Writer, r *result, _ bool) error { return cli.JSON(out, r) },
+	"mermaid": printMermaid, "svg": printSVG,
+}
+
+func formatNames() []string { return slices.Sorted(maps.Keys(formats)) }
+
+// mark is how a version is shown: a sign, a word and colors, so that each alone tells it.
+type mark struct {
+	sign, word string
+	// ansi is for terminals, stroke and fill are for pictures, dash is the pattern of the frame.
+	ansi, stroke, fill, dash string
+}
+
+// The marks of versions. deprecated is beside one of the others.
+var (
+	isInstalled  = mark{"●", "installed", "\x1b[1m", "#0550ae", "#eff6ff", ""}
+	isAllowed    = mark{"✓", "allowed", "\x1b[32m", "#116329", "#effaf0", ""}
+	isHeld       = mark{"‖", "held", "\x1b[33m", "#8a5300", "#fff8e6", "8 4"}
+	isRefused    = mark{"✗", "refused", "\x1b[1;31m", "#b3141e", "#fff0f0", "2 3"}
+	isDeprecated = mark{"†", "deprecated", "", "#57606a", "", ""}
+)
+
+const (
+	nextSign = "▶"
+	reset    = "\x1b[0m"
+)
+
+func markOf(d verdict.Decision) mark {
+	switch d {
+	case verdict.Allow:
+		return isAllowed
+	case verdict.Hold:
+		return isHeld
+	case verdict.Deny:
+		return isRefused
+	}
+	return isRefused
+}
+
+// block is one version of a path.
+type block struct {
+	mark
+	// edge is how it follows the one before, title what it is, lines the rest.
+	edge, title string
+	lines       []string
+}
+
+// blocks are the versions of a path, oldest first.
+func (r *result) blocks() []block {
+	var all []block
+	if r.Installed != "" {
+		all = append(all, block{mark: isInstalled, title: text.Name(r.Installed) + "  " + isInstalled.word})
+	}
+	for i, s := range r.Steps {
+		b := block{mark: markOf(s.decision), edge: s.edge()}
+		b.title = text.Name(s.CSV) + "  " + b.word
+		switch {
+		case s.decision == verdict.Allow && len(s.By) > 0:
+			b.title += " by " + text.Join(s.By, maxNamed)
+		case s.decision == verdict.Allow && s.Disposition == verdict.Ungoverned.String():
+			b.title += ", no enforcing OperatorPolicy restricts it"
+		}
+		if i == 0 {
+			b.title += "  " + nextSign + " next"
+		}
+		if len(s.Deprecated) > 0 {
+			b.title += "  " + isDeprecated.sign + " " + isDeprecated.word
+		}
+		b.lines = s.lines()
+		all = append(all, b)
+	}
+	return all
+}
+
+// edge returns how a version follows the one before.
+func (s *step) edge() string {
+	edge := s.Edge
+	if s.SkipRange != "" {
+		edge += " " + text.Escape(s.SkipRange)
+	}
+	if len(s.Passes) > 0 {
+		edge += ", passes " + text.Names(s.Passes, maxNamed)
+	}
+	return edge
+}
+
+// lines are what else is known of a step.
+func (s *step) lines() (lines []string) {
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	for _, r := range s.Reasons {
+		add("%s", text.Escape(strings.TrimSpace(r.Message)))
+	}
+	for _, w := range s.Warnings {
+		add("warning: %s", text.Escape(w))
+	}
+	if s.Plan != "" {
+		add("InstallPlan %s waits for approval", text.Name(s.Plan))
+	}
+	for _, d := range s.Deprecated {
+		add("the catalog deprecates the %s: %s", d.Of, text.Escape(d.Message))
+	}
+	if s.MinKubeVersion != "" {
+		add("needs Kubernetes %s", text.Escape(s.MinKubeVersion))
+	}
+	if s.MaxOpenShiftVersion != "" {
+		add("runs on OpenShift up to %s", text.Escape(s.MaxOpenShiftVersion))
+	}
+	if len(s.Needs) > 0 {
+		add("also needs %s", text.Join(s.Needs, maxNamed))
+	}
+	if s.From == "" {
+		return lines
+	}
+	var changes []string
+	for _, c := range s.Changes {
+		part := fmt.Sprintf("%s %d", c.Class, c.Differences)
+		if c.Risky > 0 {
+			part += fmt.Sprintf(" (%d risky)", c.Risky)
+		}
+		changes = append(changes, part)
+	}
+	switch {
+	case s.NotCompared != "" && s.NotCompared != withoutContents:
+		add("changes are not known: %s", text.Escape(s.NotCompared))
+	case len(changes) > 0:
+		add("changes %s; digest %s", strings.Join(changes, ", "), s.Digest)
+	}
+	return lines
+}
+
+// heading names what the path is of.
+func (r *result) heading() string {
+	return text.Name(r.Package) + " in namespace " + text.Name(r.Namespace) + ", " + inChannel(r.Channel) + " of " +
+		text.Escape(r.Catalog)
+}
+
+func printText(w io.Writer, r *result, colored bool) error {
+	out := bufio.NewWriter(w)
+	paint := func(color, line string) {
+		if colored && color != "" {
+			line = color + line + reset
+		}
+		fmt.Fprintln(out, line)
+	}
+	paint("", r.heading())
+	for _, b := range r.blocks() {
+		if b.edge != "" {
+			fmt.Fprintln(out, "│ "+b.edge)
+		}
+		paint(b.ansi, b.sign+" "+b.title)
+		for _, line := range b.lines {
+			fmt.Fprintln(out, "│   "+line)
+		}
+	}
+	fmt.Fprintln(out, "└ "+r.End)
+	return out.Flush()
+}

@@ -1,0 +1,284 @@
+package plan
+
+import (
+	"archive/tar"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/operator-framework/operator-registry/pkg/api"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
+
+	"github.com/opgate/opgate/cmd/opgate/diff"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+)
+
+const (
+	// configsLabel of a catalog image names the directory of its file-based catalog; configsDirectory is the usual one.
+	configsLabel     = "operators.operatorframework.io.index.configs.v1"
+	configsDirectory = "/configs"
+	// maxCatalog bounds the files of a catalog image, in bytes. The largest catalogs in use have 500 MiB.
+	maxCatalog = 4 << 30
+	// podLabel is the label of the pods of a CatalogSource, and podPort the port that they serve it at.
+	podLabel = "olm.catalogSource"
+	podPort  = "50051"
+	// maxMessage bounds a bundle that is received, in bytes.
+	maxMessage = 32 << 20
+)
+
+// readFiles reads a package of a catalog in a directory, a file or an OCI layout.
+func readFiles(ctx context.Context, name, pkg string, read func(files int)) (*catalogPackage, error) {
+	if _, err := os.Stat(filepath.Join(name, "oci-layout")); err == nil {
+		dir, err := unpack(name)
+		defer os.RemoveAll(dir) //nolint:errcheck // it is temporary
+		if err != nil {
+			return nil, err
+		}
+		name = dir
+	}
+	root, err := diff.CatalogFS(name, pkg, read)
+	if err != nil {
+		return nil, err
+	}
+	o := newPackage(pkg)
+	err = declcfg.WalkMetasFS(ctx, root, func(file string, meta *declcfg.Meta, err error) error {
+		if err == nil {
+			err = o.add(meta)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		return nil
+	}, declcfg.WithConcurrency(1))
+	if err != nil {
+		return nil, err
+	}
+	return o.complete()
+}
+
+// unpack writes the catalog in the first image of an OCI layout to a directory that the caller removes.
+func unpack(name string) (dir string, err error) {
+	image, err := firstImage(name)
+	if err != nil {
+		return "", err
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return "", err
+	}
+	if dir, err = os.MkdirTemp("", "opgate-catalog-"); err != nil {
+		return "", err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return dir, err
+	}
+	defer root.Close() //nolint:errcheck // nothing is written by it
+	flat := mutate.Extract(image)
+	defer flat.Close() //nolint:errcheck // it has been read
+	below := strings.Trim(cmp.Or(config.Config.Labels[configsLabel], configsDirectory), "/") + "/"
+	files, left := tar.NewReader(flat), int64(maxCatalog)
+	for {
+		header, err := files.Next()
+		switch {
+		case errors.Is(err, io.EOF): // an archive also ends where an error does
+			_, err := io.Copy(io.Discard, flat)
+			return dir, err
+		case err != nil:
+			return dir, err
+		}
+		file, ok := strings.CutPrefix(strings.TrimPrefix(path.Clean(header.Name), "/"), below)
+		if !ok || header.Typeflag != tar.TypeReg {
+			continue
+		}
+		if left -= header.Size; left < 0 {
+			return dir, fmt.Errorf("the files of the catalog have more than the %d bytes that are read", int64(maxCatalog))
+		}
+		if err := write(root, file, files); err != nil {
+			return dir, err
+		}
+	}
+}
+
+func write(root *os.Root, name string, content io.Reader) error {
+	if err := root.MkdirAll(path.Dir(name), 0o700); err != nil {
+		return err
+	}
+	file, err := root.Create(name)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, content)
+	return cmp.Or(err, file.Close())
+}
+
+// firstImage returns the first image of an OCI layout. A catalog is the same for all platforms.
+func firstImage(name string) (v1.Image, error) {
+	index, err := layout.ImageIndexFromPath(name)
+	for err == nil {
+		var manifest *v1.IndexManifest
+		if manifest, err = index.IndexManifest(); err != nil {
+			break
+		}
+		i := slices.IndexFunc(manifest.Manifests, func(d v1.Descriptor) bool {
+			return d.MediaType.IsImage() && (d.Platform == nil || d.Platform.OS != "unknown") // which is an attestation
+		})
+		switch {
+		case i >= 0:
+			return index.Image(manifest.Manifests[i].Digest)
+		case len(manifest.Manifests) == 0 || !manifest.Manifests[0].MediaType.IsIndex():
+			return nil, errors.New("the OCI layout has no image")
+		}
+		index, err = index.ImageIndex(manifest.Manifests[0].Digest)
+	}
+	return nil, err
+}
+
+// readServed reads a package of a catalog that is served by gRPC.
+func readServed(ctx context.Context, address, pkg string, read func(bundles int)) (*catalogPackage, error) {
+	connection, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
+	if err != nil {
+		return nil, err
+	}
+	defer connection.Close() //nolint:errcheck // it has been read
+	client := api.NewRegistryClient(connection)
+	content, err := client.GetPackage(ctx, &api.GetPackageRequest{Name: pkg})
+	if err != nil {
+		return nil, fmt.Errorf("get package %s: %w", text.Name(pkg), err)
+	}
+	o := newPackage(pkg)
+	o.defaultChannel, o.found = content.GetDefaultChannelName(), true
+	o.deprecate(content.GetDeprecation(), declcfg.SchemaPackage, "")
+	for _, c := range content.GetChannels() {
+		o.channels = append(o.channels, declcfg.Channel{Name: c.GetName(), Package: pkg})
+		o.deprecate(c.GetDeprecation(), declcfg.SchemaChannel, c.GetName())
+	}
+	// Bundles that are asked for one by one have no edges.
+	bundles, err := client.ListBundles(ctx, &api.ListBundlesRequest{})
+	for n := 1; err == nil; n++ {
+		var b *api.Bundle
+		if b, err = bundles.Recv(); err == nil && b.GetPackageName() == pkg {
+			o.addServed(b)
+		}
+		if read != nil {
+			read(n)
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("list bundles: %w", err)
+	}
+	return o.complete()
+}
+
+func (o *catalogPackage) deprecate(d *api.Deprecation, schema, name string) {
+	if d != nil {
+		o.deprecated[declcfg.PackageScopedReference{Schema: schema, Name: name}] = d.GetMessage()
+	}
+}
+
+// addServed adds a version of a channel.
+func (o *catalogPackage) addServed(b *api.Bundle) {
+	o.deprecate(b.GetDeprecation(), declcfg.SchemaBundle, b.GetCsvName())
+	i := slices.IndexFunc(o.channels, func(c declcfg.Channel) bool { return c.Name == b.GetChannelName() })
+	if i < 0 {
+		return // the catalog serves no other
+	}
+	o.channels[i].Entries = append(o.channels[i].Entries, declcfg.ChannelEntry{Name: b.GetCsvName(),
+		Replaces: b.GetReplaces(), Skips: b.GetSkips(), SkipRange: b.GetSkipRange()})
+	if o.bundles[b.GetCsvName()] != nil {
+		return // it is in several channels
+	}
+	bundle := &declcfg.Bundle{Name: b.GetCsvName(), Package: o.name, Image: b.GetBundlePath()}
+	for _, p := range b.GetProperties() {
+		if p.GetType() != property.TypeBundleObject {
+			bundle.Properties = append(bundle.Properties,
+				property.Property{Type: p.GetType(), Value: []byte(p.GetValue())})
+		}
+	}
+	for _, manifest := range b.GetObject() {
+		bundle.Properties = append(bundle.Properties, property.MustBuildBundleObject([]byte(manifest)))
+	}
+	o.bundles[b.GetCsvName()] = bundle
+}
+
+// forward makes the port of a pod of a catalog one of this machine, as kubectl port-forward does, until stop is called.
+// The user needs the rights to list pods and to create pods/portforward in the namespace of the catalog.
+func forward(ctx context.Context, config *rest.Config, source olm.Catalog) (address string, stop func(), err error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return "", nil, err
+	}
+	pods, err := client.CoreV1().Pods(source.Namespace).List(ctx, metav1.ListOptions{LabelSelector: podLabel + "=" + source.Name})
+	if err != nil {
+		return "", nil, err
+	}
+	i := slices.IndexFunc(pods.Items, ready)
+	if i < 0 {
+		return "", nil, errors.New("it has no pod that is ready")
+	}
+	url := client.CoreV1().RESTClient().Post().Resource("pods").Namespace(source.Namespace).Name(pods.Items[i].Name).
+		SubResource("portforward").URL()
+	transport, upgrader, err := spdy.RoundTripperFor(config)
+	if err != nil {
+		return "", nil, err
+	}
+	tunnel, err := portforward.NewSPDYOverWebsocketDialer(url, config)
+	if err != nil {
+		return "", nil, err
+	}
+	dialer := portforward.NewFallbackDialer(tunnel,
+		spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url),
+		func(err error) bool { return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err) })
+	stopped, open, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{"0:" + podPort}, stopped, open,
+		io.Discard, io.Discard)
+	if err != nil {
+		return "", nil, err
+	}
+	go func() { ended <- forwarder.ForwardPorts() }()
+	stop = func() { close(stopped) }
+	select {
+	case <-open:
+	case <-ctx.Done():
+		stop()
+		return "", nil, ctx.Err()
+	case err := <-ended:
+		return "", nil, fmt.Errorf("forward a port of pod %s: %w", pods.Items[i].Name, err)
+	}
+	ports, err := forwarder.GetPorts()
+	if err != nil {
+		stop()
+		return "", nil, err
+	}
+	return "127.0.0.1:" + strconv.Itoa(int(ports[0].Local)), stop, nil
+}
+
+func ready(pod corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}

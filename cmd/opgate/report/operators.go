@@ -1,0 +1,153 @@
+package report
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/opgate/opgate/cmd/opgate/inspect"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/carrier"
+	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/verdict"
+	"github.com/opgate/opgate/snapshot"
+)
+
+// report is what is printed.
+type report struct {
+	Generated time.Time   `json:"generated"`
+	Clusters  []*reported `json:"clusters"`
+	Operators []*operator `json:"operators"`
+}
+
+// reported is a cluster, with why it could not be read.
+type reported struct {
+	Name  string   `json:"name"`
+	Error string   `json:"error,omitempty"`
+	Notes []string `json:"notes,omitempty"`
+}
+
+// operator is one that is installed in a namespace, or waits to be.
+type operator struct {
+	Cluster   string `json:"cluster"`
+	Namespace string `json:"namespace"`
+	Package   string `json:"package"`
+	// CSV and Version are what is installed; "" if nothing is yet.
+	CSV      string   `json:"csv"`
+	Version  string   `json:"version"`
+	Policies []string `json:"policies"`
+	// Decision is that on what is installed: whether the policies and Constraints allow it now.
+	Decision string `json:"decision"`
+	// Governed reports whether a policy governs the package.
+	Governed bool     `json:"governed"`
+	Messages []string `json:"messages"`
+	// Next is the version that OLM moves to; "" if none is known.
+	Next    string   `json:"next"`
+	Waiting *waiting `json:"waiting,omitempty"`
+
+	decision verdict.Decision
+}
+
+// waiting is an InstallPlan that waits for approval.
+type waiting struct {
+	Plan  string `json:"plan"`
+	CSV   string `json:"csv"`
+	Since string `json:"since"`
+	// Decision is that on the plan. For is whom it waits for: what holds or refuses it, or who approves it.
+	Decision string   `json:"decision"`
+	For      []string `json:"for"`
+	Messages []string `json:"messages"`
+
+	decision verdict.Decision
+}
+
+// The approvers of plans that are allowed.
+const (
+	approverOpgate = "Opgate"
+	approverUser   = "a user"
+)
+
+// operators returns those of one namespace or, with "", of all, by namespace.
+func operators(s *snapshot.Snapshot, namespace string, now time.Time) (all []*operator) {
+	c := &inspect.Cluster{Snapshot: s, Now: now}
+	for known := range s.All() {
+		if namespace != "" && known.Name() != namespace {
+			continue
+		}
+		ns := s.WithDependencies(known.Name())
+		var found []*operator
+		for i := range ns.Installed() {
+			found = append(found, installed(c, ns, &ns.Installed()[i]))
+		}
+		for _, plan := range ns.Plans() {
+			if ns.Waits(plan) {
+				found = wait(found, c, ns, plan)
+			}
+		}
+		all = append(all, found...)
+	}
+	return all
+}
+
+// installed returns an installed operator.
+func installed(c *inspect.Cluster, ns *state.Namespace, of *state.Installed) *operator {
+	o := newOperator(ns, of.Package)
+	o.CSV, o.Version = of.Name, of.Version
+	if answer := c.JudgeInstalled(types.NamespacedName{Namespace: ns.Name(), Name: of.Name}); answer != nil {
+		o.decision, o.Messages = answer.Decision, messages(answer)
+	}
+	o.Decision = o.decision.String()
+	for _, sub := range ns.Subscribers(of.Package) {
+		if current := sub.Status.CurrentCSV; current != of.Name {
+			o.Next = current
+		}
+	}
+	return o
+}
+
+func newOperator(ns *state.Namespace, pkg string) *operator {
+	o := &operator{Namespace: ns.Name(), Package: pkg, Policies: []string{}, Messages: []string{}}
+	for _, p := range ns.Governing(pkg) {
+		o.Policies, o.Governed = append(o.Policies, p.Source()), true
+	}
+	o.Decision = o.decision.String()
+	return o
+}
+
+// wait adds a plan to the operators that it upgrades, and an operator for each that it installs first.
+func wait(found []*operator, c *inspect.Cluster, ns *state.Namespace, plan *olm.InstallPlan) []*operator {
+	answer := c.JudgePlan(plan)
+	for _, r := range carrier.Replacements(ns, plan) {
+		if ns.Installs(r.CSV) {
+			continue
+		}
+		i := slices.IndexFunc(found, func(o *operator) bool { return r.From != "" && o.CSV == r.From })
+		if i < 0 {
+			i, found = len(found), append(found, newOperator(ns, r.Package))
+		}
+		w := &waiting{Plan: plan.Metadata.Name, CSV: r.CSV, Since: plan.Metadata.CreationTimestamp,
+			Decision: answer.Decision.String(), decision: answer.Decision, For: []string{}, Messages: messages(answer)}
+		if notes := c.LeftToUsers(plan); answer.Decision != verdict.Allow {
+			for _, reason := range answer.Reasons {
+				if source := reason.Source; source != "" && !slices.Contains(w.For, source) {
+					w.For = append(w.For, source)
+				}
+			}
+		} else if len(notes) > 0 {
+			w.For, w.Messages = []string{approverUser}, notes
+		} else {
+			w.For = []string{approverOpgate}
+		}
+		found[i].Waiting, found[i].Next = w, r.CSV
+	}
+	return found
+}
+
+func messages(a *inspect.Answer) []string {
+	all := []string{}
+	for _, r := range a.Reasons {
+		all = append(all, r.Message)
+	}
+	return all
+}

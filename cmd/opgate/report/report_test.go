@@ -1,0 +1,139 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"html"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// noon is the time of all tests.
+func noon() time.Time { return time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC) }
+
+// run returns what the command prints of the clusters in testdata.
+func run(t *testing.T, args ...string) string {
+	t.Helper()
+	var out, notes bytes.Buffer
+	cmd := Command(noon)
+	cmd.SetArgs(append(args, "-f", "testdata/prod.yaml", "-f", "testdata/stage.yaml"))
+	cmd.SetOut(&out)
+	cmd.SetErr(&notes)
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
+		t.Fatalf("report %s: %v\n%s", strings.Join(args, " "), err, &notes)
+	}
+	return out.String()
+}
+
+func TestOperators(t *testing.T) {
+	var got report
+	if err := json.Unmarshal([]byte(run(t, "-o", "json")), &got); err != nil {
+		t.Fatal(err)
+	}
+	var rows []string
+	for _, o := range got.Operators {
+		row := fmt.Sprintf("%s %s/%s %s %s %s %v next %q", o.Cluster, o.Namespace, o.Package, o.CSV, o.Version, o.Decision, o.Governed, o.Next)
+		if w := o.Waiting; w != nil {
+			row += fmt.Sprintf(" waits with %s %s since %s for %s", w.Plan, w.Decision, w.Since, strings.Join(w.For, ", "))
+		}
+		rows = append(rows, row)
+	}
+	want := []string{
+		`prod cache/redis redis.v7 7.0.0 Deny true next ""`,
+		`prod shop/etcd etcd.v1 1.0.0 Allow true next "etcd.v2" waits with install-e Deny since 2026-11-27T12:00:00Z for OperatorPolicy policies/etcd`,
+		`prod tools/argo argo.v1 1.0.0 Allow false next "argo.v2" waits with install-a Allow since 2026-11-29T11:00:00Z for Opgate`,
+		`stage shop/etcd etcd.v2 2.0.0 Allow true next ""`,
+	}
+	if got, want := strings.Join(rows, "\n"), strings.Join(want, "\n"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	text := run(t)
+	for _, want := range []string{"2 allowed, 0 held, 1 refused, 1 governed by no policy; 2 wait for approval",
+		"etcd.v2 is not allowed by OperatorPolicy policies/etcd (bundle/version): allowed is etcd.v1", "✗ refused", "2d"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the text has no %q:\n%s", want, text)
+		}
+	}
+}
+
+// TestPage: the page is of one file, has no script, and escapes what tenants wrote.
+func TestPage(t *testing.T) {
+	page := run(t, "-o", "html")
+	for _, never := range []string{"<script", "src=", "href=", "url(", "@import", "http://", "https://", "<img", "\u202e"} {
+		if strings.Contains(page, never) {
+			t.Errorf("the page has %q", never)
+		}
+	}
+	for _, want := range []string{`<b class="Deny">✗ refused</b>`, "2d for OperatorPolicy policies/etcd", "As of 2026-11-29 12:00 UTC",
+		`<td data-column="Version">7.0.0</td>`, "governed by no policy", `content="default-src &#39;none&#39;`} {
+		if !strings.Contains(page, want) && !strings.Contains(page, html.UnescapeString(want)) {
+			t.Errorf("the page has no %s", want)
+		}
+	}
+	r := &report{Generated: noon(), Clusters: []*reported{{Name: "<b>", Error: "<script>alert(1)</script>"}},
+		Operators: []*operator{{Namespace: "shop", Package: "\u202e<script>", Messages: []string{"</small><script>"}}}}
+	var hostile bytes.Buffer
+	if err := printPage(&hostile, r); err != nil {
+		t.Fatal(err)
+	}
+	if s := hostile.String(); strings.Contains(s, "<script") || strings.Contains(s, "\u202e") {
+		t.Errorf("what tenants wrote is not escaped:\n%s", s)
+	}
+	open := regexp.MustCompile(`<(/?)(table|thead|tbody|tr|th|td|b|small|code|p|h1|body|head|html|style|title)\b`)
+	depth := map[string]int{}
+	for _, tag := range open.FindAllStringSubmatch(page, -1) {
+		if tag[1] == "" {
+			depth[tag[2]]++
+		} else {
+			depth[tag[2]]--
+		}
+	}
+	for tag, n := range depth {
+		if n != 0 {
+			t.Errorf("%d elements %s are not closed", n, tag)
+		}
+	}
+}
+
+// TestBrowser looks at the page in Chromium, where it is installed: at 1400 and at 420 pixels nothing is wider than the
+// page, and every cell is visible.
+func TestBrowser(t *testing.T) {
+	browser := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chrome"} {
+		if found, err := exec.LookPath(name); err == nil && browser == "" {
+			browser = found
+		}
+	}
+	if browser == "" {
+		t.Skip("there is no Chromium")
+	}
+	page := run(t, "-o", "html")
+	for _, width := range []int{1400, 420} {
+		frame := fmt.Sprintf(`<!DOCTYPE html><iframe width="%d" height="2000" style="border:0" srcdoc="%s"></iframe>
+<script>
+document.querySelector("iframe").onload = e => {
+  const d = e.target.contentDocument;
+  const hidden = [...d.querySelectorAll("td")].filter(c => c.getBoundingClientRect().right > %d || c.getClientRects().length == 0).length;
+  document.title = "width " + d.documentElement.scrollWidth + " hidden " + hidden;
+};
+</script>`, width, html.EscapeString(page), width)
+		file := filepath.Join(t.TempDir(), "frame.html")
+		if err := os.WriteFile(file, []byte(frame), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		dom, err := exec.CommandContext(t.Context(), browser, "--headless", "--no-sandbox", "--disable-gpu",
+			"--user-data-dir="+t.TempDir(), "--virtual-time-budget=5000", "--dump-dom", "file://"+file).Output()
+		if err != nil {
+			t.Fatalf("%s: %v", browser, err)
+		}
+		if want := fmt.Sprintf("<title>width %d hidden 0</title>", width); !bytes.Contains(dom, []byte(want)) {
+			t.Errorf("at %d pixels the page is not %s:\n%.2000s", width, want, dom)
+		}
+	}
+}
