@@ -181,7 +181,8 @@ func (g *Gate) addSteps(handlers map[string]http.Handler) {
 
 // mutateSubscription only changes: other faults may still be corrected by a later mutating
 // webhook, and the validating one sees the final object. The Subscriptions that OLM generates for
-// dependencies are changed in either mode: OLM would repeat a refused one for ever.
+// dependencies are changed in either mode: OLM would repeat a refused one for ever. So is the annotation with what was
+// requested, which Opgate has written itself.
 //
 // Mutating webhooks run before the API server checks the schema. What does not decode passes them unchanged:
 // the schema refuses it with a better message, and the validating webhook in any case.
@@ -189,9 +190,6 @@ func (g *Gate) mutateSubscription(
 	ctx context.Context, s *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage],
 ) verdict.Verdict {
 	unchanged := verdict.Verdict{Object: "subscription"}
-	if g.ApprovalMode != rules.MutateApproval && !g.OLM.Is(&req.User) {
-		return unchanged
-	}
 	sub, err := olm.Decode[olm.Subscription](*req.Object)
 	if err != nil {
 		return unchanged
@@ -202,8 +200,16 @@ func (g *Gate) mutateSubscription(
 			return unchanged
 		}
 	}
-	v := rules.JudgeSubscription(g.subscriptionInput(ctx, s, sub, old, &req.User, rules.MutateApproval))
-	return verdict.Verdict{Object: v.Object, Changes: v.Changes}
+	in := g.subscriptionInput(ctx, s, sub, old, &req.User, rules.MutateApproval)
+	in.AppliesManual = rules.MayHideManual(sub, old) && appliesManual(req)
+	v := verdict.Verdict{Object: "subscription " + sub.Metadata.Key()}
+	if g.ApprovalMode == rules.MutateApproval || in.ByOLM {
+		v.Changes = rules.JudgeSubscription(in).Changes
+	}
+	if !g.byOpgate(&req.User) {
+		rules.NoteRequest(&in, &v)
+	}
+	return v
 }
 
 func (g *Gate) validateSubscription(
