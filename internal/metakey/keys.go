@@ -2,6 +2,8 @@
 // each.
 package metakey
 
+import "slices"
+
 // Keys of Opgate.
 const (
 	// OverrideReason is the break-glass annotation, and OverrideExpires when an override ends.
@@ -133,8 +135,18 @@ const (
 	AggregatePrefix = "rbac.authorization.k8s.io/aggregate-to-"
 )
 
-// Kept returns the keys that static policies compare on all objects that they keep: Opgate takes orders from them.
+// Kept returns the keys from which Opgate takes orders, on whatever kind: static policies compare them on all objects that
+// they keep, and a policy or a Constraint is judged again where one of them changes.
 func Kept() []string {
 	return []string{Verified, VirtualOperatorNamespaces, Pending, Conversion, DisableTemplates, ClusterName, PlainClusterName,
 		PolicyType, Version, InjectedCA, RotateCA, RotatedCA, NextCAPublished, CARetire}
+}
+
+// SameKept reports whether two sets of annotations or labels agree in all keys of Kept.
+func SameKept(a, b map[string]string) bool {
+	return !slices.ContainsFunc(Kept(), func(key string) bool {
+		one, inA := a[key]
+		other, inB := b[key]
+		return one != other || inA != inB
+	})
 }
