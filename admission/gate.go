@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/opgate/opgate/admission/olmidentity"
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
@@ -156,8 +157,8 @@ func (g *Gate) Handlers() map[string]http.Handler {
 			raw: templateField, judge: g.mutatePolicy},
 		PathValidatePolicies: &endpoint[policyv1.Policy, policyv1.Policy]{gate: g, kind: "policy",
 			raw: templateField, judge: g.validatePolicy},
-		PathValidatePolicySets: &endpoint[policyv1beta1.PolicySet, policyv1beta1.PolicySet]{gate: g,
-			kind: "policyset", judge: g.validatePolicySet},
+		PathValidatePolicySets: &endpoint[json.RawMessage, policyv1beta1.PolicySet]{gate: g, kind: "policyset",
+			judge: g.validatePolicySet},
 	}
 	g.addExtensions(handlers)
 	g.addSteps(handlers)
@@ -334,9 +335,15 @@ func (g *Gate) validateConstraint(
 }
 
 func (g *Gate) validatePolicySet(
-	_ context.Context, s *snapshot.Snapshot, req *request[policyv1beta1.PolicySet, policyv1beta1.PolicySet],
+	_ context.Context, s *snapshot.Snapshot, req *request[json.RawMessage, policyv1beta1.PolicySet],
 ) verdict.Verdict {
-	return dependency.JudgePolicySet(dependency.PolicySetInput{Set: req.Object, Old: req.OldObject, Graph: s.Graph()})
+	set := &policyv1beta1.PolicySet{}
+	strict, err := kjson.UnmarshalStrict(*req.Object, set)
+	if err != nil {
+		return unreadable("policyset", err)
+	}
+	return dependency.JudgePolicySet(dependency.PolicySetInput{Set: set, Old: req.OldObject, Strict: strict,
+		Graph: s.Graph()})
 }
 
 func unreadable(kind string, err error) verdict.Verdict {
