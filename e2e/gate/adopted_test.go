@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -38,8 +39,8 @@ func TestInvalidIsAdopted(t *testing.T) {
 		if u.GetNamespace() != "" {
 			object = append(object, "-n", u.GetNamespace())
 		}
-		run("", append([]string{"label", "a=b"}, object...)...)
-		run("", append([]string{"annotate", "argocd.argoproj.io/tracking-id=a"}, object...)...)
+		run("", slices.Concat([]string{"label"}, object, []string{"a=b"})...)
+		run("", slices.Concat([]string{"annotate"}, object, []string{"argocd.argoproj.io/tracking-id=a"})...)
 		run(harness.AsJSON(t, u), "apply", "-f", "-")
 		run(harness.AsJSON(t, u), "apply", "--server-side", "--force-conflicts", "-f", "-")
 		if kind != "constraint" {
