@@ -128,7 +128,7 @@ func JudgeConstraint(in ConstraintInput) verdict.Verdict {
 	c := in.Constraint
 	v := verdict.Verdict{Object: "constraint " + (&olm.ObjectMeta{Name: c.Name, GenerateName: c.GenerateName}).Key()}
 	if in.Old != nil && len(in.Strict) == 0 && reflect.DeepEqual(in.Old.Spec, c.Spec) &&
-		metakey.SameKept(in.Old.Annotations, c.Annotations) {
+		sameRead(in.Old.Annotations, c.Annotations) {
 		return v
 	}
 	addStrict(&v, RuleConstraintField, in.Strict)

@@ -129,7 +129,7 @@ func JudgeOperatorPolicy(in OperatorPolicyInput) verdict.Verdict {
 	op := in.Policy.Object
 	v := verdict.Verdict{Object: OperatorPolicyObject(op)}
 	if in.Old != nil && len(in.Strict) == 0 && reflect.DeepEqual(in.Old.Object.Spec, op.Spec) &&
-		metakey.SameKept(in.Old.Object.Annotations, op.Annotations) {
+		sameRead(in.Old.Object.Annotations, op.Annotations) {
 		return v
 	}
 	addStrict(&v, RuleOperatorPolicyUnknownField, in.Strict)
@@ -145,6 +145,15 @@ func JudgeOperatorPolicy(in OperatorPolicyInput) verdict.Verdict {
 		(&preview{&in, op, in.Policy, &v}).policy()
 	}
 	return v.Sorted()
+}
+
+// sameRead reports whether two objects agree in all annotations that are read.
+func sameRead(a, b map[string]string) bool {
+	return !slices.ContainsFunc(metakey.Kept(), func(key string) bool {
+		one, inA := a[key]
+		other, inB := b[key]
+		return one != other || inA != inB
+	})
 }
 
 // addStrict records strict decoding errors.

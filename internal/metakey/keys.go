@@ -2,8 +2,6 @@
 // each.
 package metakey
 
-import "slices"
-
 // Keys of Opgate.
 const (
 	// OverrideReason is the break-glass annotation, and OverrideExpires when an override ends.
@@ -140,13 +138,4 @@ const (
 func Kept() []string {
 	return []string{Verified, VirtualOperatorNamespaces, Pending, Conversion, DisableTemplates, ClusterName, PlainClusterName,
 		PolicyType, Version, InjectedCA, RotateCA, RotatedCA, NextCAPublished, CARetire}
-}
-
-// SameKept reports whether two sets of annotations or labels agree in all keys of Kept.
-func SameKept(a, b map[string]string) bool {
-	return !slices.ContainsFunc(Kept(), func(key string) bool {
-		one, inA := a[key]
-		other, inB := b[key]
-		return one != other || inA != inB
-	})
 }
