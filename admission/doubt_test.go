@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/opgate/opgate/admission/olmidentity"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -34,7 +36,7 @@ func TestA1NameAloneIsNotOLM(t *testing.T) {
 		want := send(t, gate, "tenant", status, old, object)
 		for reason, rule := range reasons {
 			gate.OLM.Set(olmidentity.State{Reason: reason, Problem: "the reason"})
-			got := send(t, gate, olmUser, status, old, object)
+			got := asOLM(t, gate, status, old, object)
 			switch {
 			case got.allowed != want.allowed:
 				t.Errorf("%s, %s: allowed is %v, for a tenant %v", s.Name, reason, got.allowed, want.allowed)
@@ -51,6 +53,24 @@ func TestA1NameAloneIsNotOLM(t *testing.T) {
 	if refused == 0 {
 		t.Error("nothing was refused that OLM may write, so nothing was shown")
 	}
+}
+
+// asOLM sends a write of OLM's account. The API server does not ask about some writes of an account that has OLM's rights:
+// these are judged as if it had not.
+func asOLM(t *testing.T, gate *Gate, status bool, old, object *unstructured.Unstructured) outcome {
+	t.Helper()
+	byOLM, byTenant := edited{olmUser, status, old, object}, edited{"tenant", status, old, object}
+	asked, _ := byOLM.asked(t)
+	wanted, _ := byTenant.asked(t)
+	if len(asked) > 0 || len(wanted) == 0 {
+		return send(t, gate, olmUser, status, old, object)
+	}
+	answer := ask(t, gate.Handlers()[wanted[len(wanted)-1]], byOLM)
+	got := outcome{allowed: answer.Allowed}
+	if answer.Result != nil {
+		got.message = answer.Result.Message
+	}
+	return got
 }
 
 // TestA1TokenOfAnotherAccount has the name of OLM's account and the UID of another one, as the token of an account has

@@ -28,9 +28,12 @@ func (g *Gate) mutatePolicy(
 ) verdict.Verdict {
 	unchanged := verdict.Verdict{Object: "policy"}
 	policy, old := &policyv1.Policy{}, (*policyv1.Policy)(nil)
-	if kjson.UnmarshalCaseSensitivePreserveInts(*req.Object, policy) != nil {
+	strict, err := kjson.UnmarshalStrict(*req.Object, policy)
+	if err != nil {
 		return unchanged
 	}
+	unchanged.Object = dependency.ObjectName("policy", &policy.ObjectMeta)
+	dependency.WarnUnknown(&unchanged, strict)
 	if req.OldObject != nil {
 		// A stored one that does not decode counts as none: then the author needs the rights to all of the new one.
 		if stored := (&policyv1.Policy{}); kjson.UnmarshalCaseSensitivePreserveInts(*req.OldObject, stored) == nil {
@@ -49,7 +52,8 @@ func (g *Gate) mutatePolicy(
 		return unchanged
 	}
 	mark := dependency.Sign(key, signed, digest, dependency.NarrowKinds(missing.needs))
-	return verdict.Verdict{Object: unchanged.Object, Changes: dependency.MarkChange(signed.Annotations, mark)}
+	unchanged.Changes = dependency.MarkChange(signed.Annotations, mark)
+	return unchanged
 }
 
 // unsigned returns what signing needs of a Policy, beside its digest, and nothing else.

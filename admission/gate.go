@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/opgate/opgate/admission/olmidentity"
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
@@ -156,8 +157,8 @@ func (g *Gate) Handlers() map[string]http.Handler {
 			raw: templateField, judge: g.mutatePolicy},
 		PathValidatePolicies: &endpoint[policyv1.Policy, policyv1.Policy]{gate: g, kind: "policy",
 			raw: templateField, judge: g.validatePolicy},
-		PathValidatePolicySets: &endpoint[policyv1beta1.PolicySet, policyv1beta1.PolicySet]{gate: g,
-			kind: "policyset", judge: g.validatePolicySet},
+		PathValidatePolicySets: &endpoint[json.RawMessage, policyv1beta1.PolicySet]{gate: g, kind: "policyset",
+			judge: g.validatePolicySet},
 	}
 	g.addExtensions(handlers)
 	g.addSteps(handlers)
@@ -181,7 +182,8 @@ func (g *Gate) addSteps(handlers map[string]http.Handler) {
 
 // mutateSubscription only changes: other faults may still be corrected by a later mutating
 // webhook, and the validating one sees the final object. The Subscriptions that OLM generates for
-// dependencies are changed in either mode: OLM would repeat a refused one for ever.
+// dependencies are changed in either mode: OLM would repeat a refused one for ever. So is the annotation with what was
+// requested, which Opgate has written itself.
 //
 // Mutating webhooks run before the API server checks the schema. What does not decode passes them unchanged:
 // the schema refuses it with a better message, and the validating webhook in any case.
@@ -189,9 +191,6 @@ func (g *Gate) mutateSubscription(
 	ctx context.Context, s *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage],
 ) verdict.Verdict {
 	unchanged := verdict.Verdict{Object: "subscription"}
-	if g.ApprovalMode != rules.MutateApproval && !g.OLM.Is(&req.User) {
-		return unchanged
-	}
 	sub, err := olm.Decode[olm.Subscription](*req.Object)
 	if err != nil {
 		return unchanged
@@ -202,8 +201,16 @@ func (g *Gate) mutateSubscription(
 			return unchanged
 		}
 	}
-	v := rules.JudgeSubscription(g.subscriptionInput(ctx, s, sub, old, &req.User, rules.MutateApproval))
-	return verdict.Verdict{Object: v.Object, Changes: v.Changes}
+	in := g.subscriptionInput(ctx, s, sub, old, &req.User, rules.MutateApproval)
+	in.AppliesManual = rules.MayHideManual(sub, old) && appliesManual(req)
+	v := verdict.Verdict{Object: "subscription " + sub.Metadata.Key()}
+	if g.ApprovalMode == rules.MutateApproval || in.ByOLM {
+		v.Changes = rules.JudgeSubscription(in).Changes
+	}
+	if !g.byOpgate(&req.User) {
+		rules.NoteRequest(&in, &v)
+	}
+	return v
 }
 
 func (g *Gate) validateSubscription(
@@ -328,9 +335,15 @@ func (g *Gate) validateConstraint(
 }
 
 func (g *Gate) validatePolicySet(
-	_ context.Context, s *snapshot.Snapshot, req *request[policyv1beta1.PolicySet, policyv1beta1.PolicySet],
+	_ context.Context, s *snapshot.Snapshot, req *request[json.RawMessage, policyv1beta1.PolicySet],
 ) verdict.Verdict {
-	return dependency.JudgePolicySet(dependency.PolicySetInput{Set: req.Object, Old: req.OldObject, Graph: s.Graph()})
+	set := &policyv1beta1.PolicySet{}
+	strict, err := kjson.UnmarshalStrict(*req.Object, set)
+	if err != nil {
+		return unreadable("policyset", err)
+	}
+	return dependency.JudgePolicySet(dependency.PolicySetInput{Set: set, Old: req.OldObject, Strict: strict,
+		Graph: s.Graph()})
 }
 
 func unreadable(kind string, err error) verdict.Verdict {

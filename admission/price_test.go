@@ -17,6 +17,7 @@ import (
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/cases"
 	"github.com/opgate/opgate/internal/inflight"
@@ -30,6 +31,7 @@ var rawTypes = map[string]reflect.Type{
 	PathMutateSubscriptions:          reflect.TypeFor[olm.Subscription](),
 	PathMutateOperatorPolicies:       reflect.TypeFor[policyv1beta2.OperatorPolicy](),
 	PathValidateOperatorPolicies:     reflect.TypeFor[policyv1beta2.OperatorPolicy](),
+	PathValidatePolicySets:           reflect.TypeFor[policyv1beta1.PolicySet](),
 	PathValidateConstraints:          reflect.TypeFor[constraintv1.Constraint](),
 }
 

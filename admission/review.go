@@ -27,6 +27,9 @@ type request[New, Old any] struct {
 	User        authenticationv1.UserInfo `json:"userInfo"`
 	Object      *New                      `json:"object"`
 	OldObject   *Old                      `json:"oldObject"`
+	Options     struct {
+		FieldManager string `json:"fieldManager"`
+	} `json:"options"`
 
 	// authenticated is whether the API server sent the review; the user in reviews of other callers is forged.
 	authenticated bool

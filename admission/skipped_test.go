@@ -2,7 +2,6 @@ package admission
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -12,15 +11,7 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	apiadmission "k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/admission/plugin/cel"
-	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
-	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/cel/environment"
 
 	"github.com/opgate/opgate/admission/scenario"
 	"github.com/opgate/opgate/admission/scenario/play"
@@ -29,31 +20,6 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// callers decides with the API server's own code which webhooks are called.
-type callers []caller
-
-type caller struct {
-	shipped
-	matcher matchconditions.Matcher
-}
-
-func newCallers(t testing.TB) callers {
-	t.Helper()
-	compiler := cel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
-	var all callers
-	for _, hook := range shippedWebhooks(t) {
-		var expressions []cel.ExpressionAccessor
-		for i := range hook.MatchConditions {
-			expressions = append(expressions, (*matchconditions.MatchCondition)(&hook.MatchConditions[i]))
-		}
-		evaluator := compiler.CompileCondition(expressions, cel.OptionalVariableDeclarations{HasAuthorizer: true},
-			environment.NewExpressions)
-		all = append(all, caller{hook, matchconditions.NewMatcher(evaluator, hook.FailurePolicy, "webhook",
-			"validating", hook.Name)})
-	}
-	return all
-}
-
 // edited is a write of a stored object, or of a new one where old is nil.
 type edited struct {
 	user        string
@@ -61,57 +27,14 @@ type edited struct {
 	old, object *unstructured.Unstructured
 }
 
-// called returns the paths of a resource to which the API server sends a write, and those to which it does not. Steps
-// count as sent to the path of their resource, which judges the same.
-func (c callers) called(t *testing.T, w edited) (called, skipped []string) {
+// asked returns the paths to which the API server sends a write, and those to which it does not.
+func (w edited) asked(t *testing.T) (asked, skipped []string) {
 	t.Helper()
-	resource, subresource := play.ResourceOf(w.object), ""
-	if w.status {
-		subresource = "status"
-	}
-	kind, operation, old := w.object.GroupVersionKind(), apiadmission.Create, runtime.Object(nil)
-	if w.old != nil {
-		operation, old = apiadmission.Update, w.old
-	}
-	attributes := apiadmission.NewAttributesRecord(w.object, old, kind, w.object.GetNamespace(), w.object.GetName(),
-		kind.GroupVersion().WithResource(resource), subresource, operation, nil, false, &user.DefaultInfo{Name: w.user})
-	versioned, err := apiadmission.NewVersionedAttributes(attributes, kind,
-		apiadmission.NewObjectInterfacesFromScheme(runtime.NewScheme()))
+	asked, skipped, err := (&play.Write{User: w.user, Status: w.status, Old: w.old, New: w.object}).Asked(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	paths := map[string]bool{}
-	for _, hook := range c {
-		rule := hook.Rules[0]
-		if rule.Resources[0] != strings.TrimSuffix(resource+"/"+subresource, "/") ||
-			!slices.Contains(rule.Operations, admissionregistrationv1.OperationType(operation)) {
-			continue
-		}
-		result := hook.matcher.Match(t.Context(), versioned, nil, olmMayEscalate{})
-		if result.Error != nil {
-			t.Fatalf("%s: %s", hook.Name, result.Error)
-		}
-		path := hook.path[:strings.LastIndex(hook.path, "/")+1] + strings.ReplaceAll(rule.Resources[0], "/", "-")
-		paths[path] = paths[path] || result.Matches
-	}
-	for _, path := range slices.Sorted(maps.Keys(paths)) {
-		if paths[path] {
-			called = append(called, path)
-		} else {
-			skipped = append(skipped, path)
-		}
-	}
-	return called, skipped
-}
-
-// olmMayEscalate lets OLM do everything, and other users nothing.
-type olmMayEscalate struct{}
-
-func (olmMayEscalate) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	if a.GetUser().GetName() == olmUser {
-		return authorizer.DecisionAllow, "", nil
-	}
-	return authorizer.DecisionNoOpinion, "", nil
+	return asked, skipped
 }
 
 // edits are changes of one object, of what rules read and of what they do not.
@@ -178,7 +101,6 @@ func TestSkippedWritesPass(t *testing.T) {
 	}
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	callers := newCallers(t)
 	counts, created := map[string][2]int{}, map[string]int{}
 	for _, s := range scenarios {
 		existing := slices.Concat(s.Cluster, s.Policies)
@@ -201,7 +123,7 @@ func TestSkippedWritesPass(t *testing.T) {
 				if w.user == olmUser && (virtual(old) || virtual(w.object)) {
 					continue // OLM updates none, and what it creates is judged: the condition does without asking
 				}
-				called, skipped := callers.called(t, w)
+				called, skipped := w.asked(t)
 				for _, path := range called {
 					counts[path] = [2]int{counts[path][0] + 1, counts[path][1]}
 				}
@@ -247,12 +169,11 @@ func TestC1FieldsAreSent(t *testing.T) {
 		"kind": "ClusterServiceVersion", "metadata": map[string]any{"name": "etcdoperator.v0.9.4", "namespace": "shop",
 			"annotations": map[string]any{"kept": "a", "olm.operatorGroup": "a"}},
 		"spec": map[string]any{"displayName": "etcd"}}}
-	callers := newCallers(t)
 	for _, change := range fieldsOfCSVs() {
 		object := old.DeepCopy()
 		change.edit(object)
 		for user, want := range map[string]bool{"tenant": change.counts, olmUser: false} {
-			called, _ := callers.called(t, edited{user: user, old: old, object: object})
+			called, _ := edited{user: user, old: old, object: object}.asked(t)
 			if got := slices.Contains(called, PathValidateCSVs); got != want {
 				t.Errorf("%s by %s: the gate is asked %t, want %t", change.name, user, got, want)
 			}
@@ -279,7 +200,6 @@ func TestC1DayOfOLM(t *testing.T) {
 		}
 		return u
 	}
-	callers := newCallers(t)
 	csv, copied := object(olm.KindClusterServiceVersion, ""), object(olm.KindClusterServiceVersion, `"olm.copiedFrom":"elsewhere"`)
 	writes := map[*unstructured.Unstructured][]string{ // "status" is of its subresource
 		csv: {"metadata annotations olm.operatorGroup", "metadata annotations olm.targetNamespaces", "metadata annotations note",
@@ -295,7 +215,7 @@ func TestC1DayOfOLM(t *testing.T) {
 			now := old.DeepCopy()
 			put(now, "a", strings.Fields(field)...)
 			w := edited{user: olmUser, status: strings.HasPrefix(field, "status"), old: old, object: now}
-			if paths, _ := callers.called(t, w); len(paths) > 0 {
+			if paths, _ := w.asked(t); len(paths) > 0 {
 				t.Errorf("%s of %s: OLM's write is sent to %v", field, old.GetKind(), paths)
 			}
 		}
@@ -356,7 +276,7 @@ func TestEmptyCopyLabel(t *testing.T) {
 		"metadata": map[string]any{"name": "etcdoperator.v0.9.4", "namespace": "shop"}}}
 	for from, want := range map[string]bool{"": true, "elsewhere": false} {
 		csv.SetLabels(map[string]string{metakey.CopiedFrom: from})
-		called, _ := newCallers(t).called(t, edited{user: olmUser, object: csv})
+		called, _ := edited{user: olmUser, object: csv}.asked(t)
 		if got := slices.Contains(called, PathValidateCSVs); got != want {
 			t.Errorf("label %s=%q: the gate is asked %t, want %t", metakey.CopiedFrom, from, got, want)
 		}

@@ -180,10 +180,12 @@ func removal(n *state.Namespace, pkg string, now time.Time) string {
 // approvesAll reports whether an enforced policy approves all that it allows of a package, whatever its Subscriptions
 // ask for.
 func approvesAll(n *state.Namespace, pkg string) bool {
-	return slices.ContainsFunc(n.Governing(pkg), func(p *operatorpolicy.Policy) bool {
-		return p.Enforced && !p.AnyPackage && p.Object != nil &&
-			p.Object.Spec.EffectivePlanApproval() == policyv1beta2.PlanApprovalIfAllowed
-	})
+	return slices.ContainsFunc(n.Governing(pkg), approvesAllowed)
+}
+
+func approvesAllowed(p *operatorpolicy.Policy) bool {
+	return p.Enforced && !p.AnyPackage && p.Object != nil &&
+		p.Object.Spec.EffectivePlanApproval() == policyv1beta2.PlanApprovalIfAllowed
 }
 
 // approveRight returns the right to approve the plans of a namespace, "" for any.

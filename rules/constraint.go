@@ -122,13 +122,13 @@ func FaultText(f constraint.Fault) string {
 }
 
 // JudgeConstraint decides on creating or updating a Constraint: one that cannot be parsed or may cost too much is
-// denied, and warnings preview the installed operators that do not satisfy it. An update that changes neither spec nor
-// annotations passes.
+// denied, and warnings preview the installed operators that do not satisfy it. An update that changes neither the spec
+// nor an annotation that is read passes.
 func JudgeConstraint(in ConstraintInput) verdict.Verdict {
 	c := in.Constraint
 	v := verdict.Verdict{Object: "constraint " + (&olm.ObjectMeta{Name: c.Name, GenerateName: c.GenerateName}).Key()}
 	if in.Old != nil && len(in.Strict) == 0 && reflect.DeepEqual(in.Old.Spec, c.Spec) &&
-		reflect.DeepEqual(in.Old.Annotations, c.Annotations) {
+		sameRead(in.Old.Annotations, c.Annotations) {
 		return v
 	}
 	addStrict(&v, RuleConstraintField, in.Strict)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -57,7 +58,7 @@ func TestConstraintIsTried(t *testing.T) {
 			in.Constraint.Spec.Rules = []constraintv1.ConstraintRule{{Expression: loops}}
 			if test.edited {
 				in.Old = in.Constraint.DeepCopy()
-				in.Constraint.Annotations = map[string]string{"a": "b"}
+				in.Constraint.Annotations = map[string]string{metakey.Pending: "a/b"}
 			}
 			v := JudgeConstraint(in)
 			if v.Decision != test.want || (len(v.WarningTexts()) > 0) != test.warned {

@@ -126,13 +126,13 @@ func SpecFaults(strict []error) []error {
 }
 
 // JudgeOperatorPolicy decides on creating or updating an OperatorPolicy. An invalid spec is denied with the path of the
-// field; warnings preview the effect of the policy on installed operators and pending plans. An update that does not
-// change the spec passes, so that labels and finalizers can be edited even if the spec is invalid by present rules.
+// field; warnings preview the effect of the policy on installed operators and pending plans. An update that changes
+// neither the spec nor an annotation that is read passes, even if the spec is invalid by present rules.
 func JudgeOperatorPolicy(in OperatorPolicyInput) verdict.Verdict {
 	op := in.Policy.Object
 	v := verdict.Verdict{Object: OperatorPolicyObject(op)}
 	if in.Old != nil && len(in.Strict) == 0 && reflect.DeepEqual(in.Old.Object.Spec, op.Spec) &&
-		reflect.DeepEqual(in.Old.Object.Annotations, op.Annotations) {
+		sameRead(in.Old.Object.Annotations, op.Annotations) {
 		return v
 	}
 	addStrict(&v, RuleOperatorPolicyUnknownField, in.Strict)
@@ -150,6 +150,15 @@ func JudgeOperatorPolicy(in OperatorPolicyInput) verdict.Verdict {
 		(&preview{&in, op, in.Policy, &v, group}).policy()
 	}
 	return v.Sorted()
+}
+
+// sameRead reports whether two objects agree in all annotations that are read.
+func sameRead(a, b map[string]string) bool {
+	return !slices.ContainsFunc(metakey.Kept(), func(key string) bool {
+		one, inA := a[key]
+		other, inB := b[key]
+		return one != other || inA != inB
+	})
 }
 
 // addStrict records strict decoding errors.

@@ -52,7 +52,7 @@ var subscriptionRules = []rule[*SubscriptionInput]{
 	{Rule: verdict.Rule{ID: RuleSubscriptionOverride, Outcomes: verdict.Warns, SetsAside: true,
 		Summary: "a refused spec.config is written by a user with the RBAC verb override, for the reason given"}},
 	// OLM runs a plan that is born approved without asking.
-	{Rule: verdict.Rule{ID: RuleSubscriptionApproval, Outcomes: verdict.Denies, Backstop: true,
+	{Rule: verdict.Rule{ID: RuleSubscriptionApproval, Outcomes: verdict.DeniesOrWarns, Backstop: true,
 		Summary: "spec.installPlanApproval is not what the policy computes; the mutating webhook changes it, this rule refuses what is still wrong afterwards"}},
 	{Rule: verdict.Rule{ID: RuleSubscriptionContradiction, Outcomes: verdict.Warns,
 		Summary: "spec.startingCSV is set while upgrades are approved automatically, so the operator will not stay at that version"}},
@@ -102,6 +102,8 @@ type SubscriptionInput struct {
 	Now time.Time
 	// Interrupt is that of PlanInput.
 	Interrupt <-chan struct{}
+	// AppliesManual reports whether an update applies Manual where MayHideManual is true.
+	AppliesManual bool
 	// Mode is how to handle installPlanApproval. The validating webhook always denies: it cannot change fields.
 	Mode ApprovalMode
 

@@ -40,6 +40,58 @@ func requestedApproval(s *olm.Subscription) string {
 	return RequestedApproval(s.Spec.InstallPlanApproval, s.Metadata.Annotations.RequestedApproval)
 }
 
+// MayHideManual reports whether a write leaves a Subscription as Manual as it is only for Opgate: whether its user wants
+// Manual meanwhile is shown by what the write applies, and by nothing else.
+func MayHideManual(s, old *olm.Subscription) bool {
+	noted := s.Metadata.Annotations.RequestedApproval
+	return old != nil && turnedManual(s) && turnedManual(old) && noted == old.Metadata.Annotations.RequestedApproval
+}
+
+// requested returns the installPlanApproval that the user of a write wants. The newest evidence counts: the annotation
+// where the write changes it, a changed value, what is applied; without any, what was requested before.
+func (in *SubscriptionInput) requested() string {
+	s, old := in.Subscription, in.Old
+	switch {
+	case old == nil || s.Metadata.Annotations.RequestedApproval != old.Metadata.Annotations.RequestedApproval:
+		return requestedApproval(s)
+	case (s.Spec.InstallPlanApproval == olm.ApprovalManual) != (old.Spec.InstallPlanApproval == olm.ApprovalManual):
+		return RequestedApproval(s.Spec.InstallPlanApproval, "")
+	case in.AppliesManual:
+		return olm.ApprovalManual
+	}
+	return requestedApproval(s)
+}
+
+// NoteRequest removes the annotation of an updated Subscription if its user wants something else now, and warns of what is
+// understood unless that was changed, which is explained already.
+func NoteRequest(in *SubscriptionInput, v *verdict.Verdict) {
+	if in.Old == nil || len(v.Changes) > 0 {
+		return
+	}
+	requested, noted := in.requested(), in.Subscription.Metadata.Annotations.RequestedApproval
+	if requested != requestedApproval(in.Subscription) {
+		v.Changes = []verdict.Change{{Rule: RuleSubscriptionApproval, Path: pathRequested, Remove: true}}
+	}
+	if requested == requestedApproval(in.Old) || noted == "" && in.Old.Metadata.Annotations.RequestedApproval == "" {
+		return
+	}
+	f := verdict.Finding{Field: "spec.installPlanApproval", What: "this Subscription asks for " + requested + " from now on"}
+	policies := in.Namespace.Governing(in.Subscription.Spec.Package)
+	i := slices.IndexFunc(policies, func(p *operatorpolicy.Policy) bool {
+		return p.Enforced && manages(p) || approvesAllowed(p)
+	})
+	switch {
+	case i >= 0:
+		f.Accepted = policies[i].Source() + " does not ask it, so that this counts once no such policy governs it"
+	case requested == olm.ApprovalManual:
+		f.Accepted = "a user approves its InstallPlans; to change that write annotation " + metakey.RequestedApproval + ": " +
+			olm.ApprovalAutomatic
+	default:
+		f.Accepted = "Opgate approves what is allowed"
+	}
+	v.Add(RuleSubscriptionApproval, f)
+}
+
 // wantsAutomatic reports whether a Subscription would be Automatic if Opgate had not changed it.
 func wantsAutomatic(s *olm.Subscription) bool { return requestedApproval(s) == olm.ApprovalAutomatic }
 
@@ -174,11 +226,8 @@ func judgeApproval(in *SubscriptionInput, policies []*operatorpolicy.Policy, v *
 	case have == want:
 		return have, decider
 	case in.Mode == MutateApproval:
-		requested := olm.ApprovalAutomatic // a user who writes Automatic requests it, whatever the note of before
-		if have == olm.ApprovalManual {
-			requested = requestedApproval(in.Subscription)
-		}
-		if !approvesAll(in.Namespace, in.Subscription.Spec.Package) {
+		requested := in.requested()
+		if requested == olm.ApprovalAutomatic && !approvesAll(in.Namespace, in.Subscription.Spec.Package) {
 			because += approvedFor
 		}
 		v.Changes = append(v.Changes, changeApproval(in.Subscription, requested, want, decider.Source(), because)...)
@@ -204,8 +253,12 @@ func judgeUngovernedApproval(in *SubscriptionInput, v *verdict.Verdict) string {
 		if spec := &in.Subscription.Spec; spec.Package == "" && spec.Source == "" && have == "" {
 			return have // there may be no spec to change, and the API server refuses it
 		}
-		v.Changes = append(v.Changes, changeApproval(in.Subscription, olm.ApprovalAutomatic, olm.ApprovalManual,
-			source.String(), judgedFirst+approvedFor)...)
+		requested, because := in.requested(), judgedFirst
+		if requested == olm.ApprovalAutomatic {
+			because += approvedFor
+		}
+		v.Changes = append(v.Changes, changeApproval(in.Subscription, requested, olm.ApprovalManual, source.String(),
+			because)...)
 		return olm.ApprovalManual
 	}
 	v.Record(RuleSubscriptionApproval, source, true, approvalFinding(have, olm.ApprovalManual, judgedFirst+unasked))

@@ -172,10 +172,63 @@ func TestManagedApproval(t *testing.T) {
 			s.Spec.InstallPlanApproval = c.have
 			s.Metadata.Annotations = olm.Annotations{Present: c.noted != "", RequestedApproval: c.noted}
 			ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", c.edit)}})
-			v := JudgeSubscription(SubscriptionInput{Subscription: s, Namespace: ns, Mode: MutateApproval})
+			old := *s
+			old.Spec.InstallPlanApproval, old.Spec.Channel = "Manual", "before"
+			v := JudgeSubscription(SubscriptionInput{Subscription: s, Old: &old, Namespace: ns, Mode: MutateApproval})
 			if have, noted := changed(s, v.Changes); have != c.want || noted != c.leaves ||
 				!strings.Contains(v.Changes[0].Message, c.says) {
 				t.Errorf("it becomes %q, noted %q, want %q and %q: %v", have, noted, c.want, c.leaves, v.WarningTexts())
+			}
+		})
+	}
+}
+
+// TestRequestIsUnderstood: the newest evidence of what a user wants counts, and is warned of where it is not the value that
+// is stored. TestRequestedApprovalIsHeard of the end-to-end tests writes in each way.
+func TestRequestIsUnderstood(t *testing.T) {
+	type sub struct{ approval, noted string }
+	automatic := sub{"Manual", "Automatic"} // what a user made Automatic
+	for name, c := range map[string]struct {
+		old, written  sub
+		applied       bool
+		edit          func(*spec) // of a policy
+		leaves, warns string
+	}{
+		"nothing":                          {automatic, automatic, false, nil, "Automatic", ""},
+		"applied":                          {automatic, automatic, true, nil, "", "asks for Manual from now on"},
+		"the annotation removed":           {automatic, sub{"Manual", ""}, false, nil, "", "asks for Manual from now on"},
+		"the annotation changed":           {automatic, sub{"Manual", "Manual"}, false, nil, "Manual", "asks for Manual from now on"},
+		"the annotation set":               {sub{"Manual", ""}, automatic, false, nil, "Automatic", "asks for Automatic from now on"},
+		"the value, then":                  {sub{"Automatic", "Automatic"}, automatic, false, nil, "", "asks for Manual from now on"},
+		"the annotation beside a value":    {sub{"Automatic", ""}, automatic, false, nil, "Automatic", ""},
+		"Automatic":                        {automatic, sub{"Automatic", "Automatic"}, false, nil, "Automatic", ""},
+		"Automatic over the annotation":    {sub{"Manual", "Manual"}, sub{"Automatic", "Manual"}, false, nil, "Automatic", ""},
+		"the annotation over Automatic":    {automatic, sub{"Automatic", "Manual"}, false, nil, "", ""},
+		"applied, which musthave asks not": {automatic, automatic, true, versions("etcd.v1"), "", "does not ask it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			of := func(s sub) *olm.Subscription {
+				o := subscriptionTo("etcd")
+				o.Spec.InstallPlanApproval = s.approval
+				o.Metadata.Annotations = olm.Annotations{Present: true, RequestedApproval: s.noted}
+				return o
+			}
+			edit := func(s *spec) { s.ComplianceType, s.Versions = policyv1beta2.MayHave, []string{"etcd.v1"} }
+			if c.edit != nil {
+				edit = c.edit
+			}
+			in := SubscriptionInput{Subscription: of(c.written), Old: of(c.old), Mode: MutateApproval, AppliesManual: c.applied,
+				Namespace: state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes,
+					Policies: []*operatorpolicy.Policy{policyFor("etcd", edit)}})}
+			v := verdict.Verdict{Changes: JudgeSubscription(in).Changes}
+			NoteRequest(&in, &v)
+			have, noted := changed(in.Subscription, v.Changes)
+			if have != olm.ApprovalManual || noted != c.leaves {
+				t.Errorf("it becomes %q, noted %q, want Manual and %q", have, noted, c.leaves)
+			}
+			if warned := strings.Join(v.WarningTexts(), "\n"); !strings.Contains(warned, c.warns) ||
+				c.warns == "" && strings.Contains(warned, "from now on") {
+				t.Errorf("warned is %q, want %q", warned, c.warns)
 			}
 		})
 	}

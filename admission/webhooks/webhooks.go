@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 )
 
@@ -65,7 +66,8 @@ func New(s Settings) (Configurations, error) {
 // complete sets the fields that the file does not have.
 func (s *Settings) complete(e *Entry) {
 	fill := strings.NewReplacer("$(olm)", fmt.Sprintf(isOLM, s.OLM),
-		"$(harmless)", "['"+strings.Join(olm.HarmlessAnnotations(), "', '")+"']")
+		"$(harmless)", "['"+strings.Join(olm.HarmlessAnnotations(), "', '")+"']",
+		"$(kept)", "['"+strings.Join(metakey.Kept(), "', '")+"']")
 	for i := range e.MatchConditions {
 		e.MatchConditions[i].Expression = fill.Replace(e.MatchConditions[i].Expression)
 	}

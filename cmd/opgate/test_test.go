@@ -135,6 +135,42 @@ func TestFaultyScenarios(t *testing.T) {
 	}
 }
 
+// TestScenariosAsWebhooksAreCalled: a write that no webhook is asked about is allowed, whatever the handler would answer, and
+// the defaults of a definition are no change.
+func TestScenariosAsWebhooksAreCalled(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for patch, want := range map[string]string{
+		`{"metadata":{"labels":{"a":"b"}}}`:                         "Allow",
+		`{"metadata":{"finalizers":["a/b"]}}`:                       "Allow",
+		`{"metadata":{"annotations":{"argocd.argoproj.io/a":"b"}}}`: "Allow",
+		`{"spec":{"removalBehavior":{"subscriptions":"Delete"}}}`:   "Allow", // the default
+		`{"spec":{"removalBehavior":{"subscriptions":"Keep"}}}`:     "Deny\n",
+		`{"metadata":{"annotations":{"opgate.io/pending":"a/b"}}}`:  "Deny\n",
+	} {
+		write(t, "tests/stored.txtar", `It was stored before Opgate came.
+
+user: tenant
+do:   patch operatorpolicy policies/etcd
+-- policies.yaml --
+apiVersion: policy.open-cluster-management.io/v1beta2
+kind: OperatorPolicy
+metadata: {name: etcd, namespace: policies}
+spec:
+  remediationAction: enforce
+  complianceType: mayhave
+  versionRange: "~4.16"
+  complianceConfig: {catalogSourceUnhealthy: Compliant, deploymentsUnavailable: NonCompliant, deprecationsPresent: Compliant, upgradesAvailable: Compliant}
+  subscription: {name: etcd, namespace: shop}
+-- write.json --
+`+patch+`
+-- want --
+`+want)
+		if out, _ := tested(t, "--update", "tests"); strings.Contains(out, "the decision is") {
+			t.Errorf("%s:\n%s", patch, out)
+		}
+	}
+}
+
 // TestNoScenarios: a command line that tests nothing is not green.
 func TestNoScenarios(t *testing.T) {
 	t.Chdir(t.TempDir())

@@ -97,6 +97,12 @@ func (s *Schema) SpecFields() []string {
 	return slices.Sorted(maps.Keys(s.structural.Properties["spec"].Properties))
 }
 
+// Default fills the fields of an object that have a default, as the API server does before it asks the gate.
+func (s *Schema) Default(object map[string]any) {
+	defaulting.PruneNonNullableNullsWithoutDefaults(object, s.structural)
+	defaulting.Default(object, s.structural)
+}
+
 // Validate returns what the schema does not admit in the JSON of an object: nothing in the status, which is not written
 // with the spec, and nothing if the JSON does not decode, which its decoding reports.
 func (s *Schema) Validate(raw []byte) apifield.ErrorList {
@@ -171,8 +177,7 @@ func leaveOutEmpty(value any) {
 func (s *Schema) validate(object map[string]any) apifield.ErrorList {
 	validators := s.validators()
 	errs := limitItems(s.structural, object, nil)
-	defaulting.PruneNonNullableNullsWithoutDefaults(object, s.structural)
-	defaulting.Default(object, s.structural)
+	s.Default(object)
 	errs = append(errs, validation.ValidateCustomResource(nil, object, validators.keywords)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, object)...)
 	//nolint:forbidigo // rules of a schema make no calls

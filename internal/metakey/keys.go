@@ -133,7 +133,8 @@ const (
 	AggregatePrefix = "rbac.authorization.k8s.io/aggregate-to-"
 )
 
-// Kept returns the keys that static policies compare on all objects that they keep: Opgate takes orders from them.
+// Kept returns the keys from which Opgate takes orders, on whatever kind: static policies compare them on all objects that
+// they keep, and a policy or a Constraint is judged again where one of them changes.
 func Kept() []string {
 	return []string{Verified, VirtualOperatorNamespaces, Pending, Conversion, DisableTemplates, ClusterName, PlainClusterName,
 		PolicyType, Version, InjectedCA, RotateCA, RotatedCA, NextCAPublished, CARetire}

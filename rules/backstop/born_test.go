@@ -86,7 +86,7 @@ func TestD2BornApproved(t *testing.T) {
 		"empty":          {subscriptionFor("foo", "", object{}), "alice", "Automatic"},
 		"no word of OLM": {subscriptionFor("foo", "manual", object{"a": "b"}), "alice", "Automatic"},
 		"another request": {subscriptionFor("foo", "Automatic",
-			object{metakey.RequestedApproval: "Manual"}), "alice", "Automatic"},
+			object{metakey.RequestedApproval: "Manual"}), "alice", nil},
 		"Manual by hand": {subscriptionFor("foo", "Manual", object{"a": "b"}), "alice", nil},
 		"Manual before": {subscriptionFor("foo", "Manual",
 			object{metakey.RequestedApproval: "Automatic"}), "alice", "Automatic"},

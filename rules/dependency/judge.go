@@ -31,8 +31,8 @@ const (
 )
 
 var (
-	policyField = verdict.Rule{ID: RulePolicyField, Outcomes: verdict.Denies,
-		Summary: "a Policy has a name or a field that is not valid"}
+	policyField = verdict.Rule{ID: RulePolicyField, Outcomes: verdict.DeniesOrWarns,
+		Summary: "a Policy has a name or a field that is not valid, or a Policy or PolicySet one that Opgate does not know"}
 	policyDependencyConflict = verdict.Rule{ID: RulePolicyDependencyConflict, Outcomes: verdict.Denies,
 		Summary: "a Policy waits for one object in two states at once"}
 	policyDependencyDuplicate = verdict.Rule{ID: RulePolicyDependencyDuplicate, Outcomes: verdict.Denies,
@@ -50,6 +50,8 @@ type PolicyInput struct {
 	Policy *policyv1.Policy
 	// Old is the stored Policy on update, nil on create.
 	Old *policyv1.Policy
+	// Strict are the errors of strict decoding, which are warned of.
+	Strict []error
 	// Graph is the graph of the other Policies and PolicySets; nil for none.
 	Graph *Graph
 	// Grants are the rights that the installation withholds.
@@ -61,10 +63,11 @@ type PolicyInput struct {
 // block edits of labels and finalizers.
 func JudgePolicy(in PolicyInput) verdict.Verdict {
 	policy := in.Policy
-	v := verdict.Verdict{Object: objectName("policy", &policy.ObjectMeta)}
+	v := verdict.Verdict{Object: ObjectName("policy", &policy.ObjectMeta)}
 	if policy.DeletionTimestamp != nil || in.Old != nil && reflect.DeepEqual(in.Old.Spec, policy.Spec) {
 		return v
 	}
+	WarnUnknown(&v, in.Strict)
 	for _, err := range ValidatePolicy(policy) {
 		v.Refuse(verdict.Reason{Rule: RulePolicyField, Decision: verdict.Deny, Field: err.Field,
 			Message: verdict.Sentence(err.Error(), RulePolicyField, "")})
@@ -105,6 +108,17 @@ func JudgePolicy(in PolicyInput) verdict.Verdict {
 	return v.Sorted()
 }
 
+// WarnUnknown warns of the unknown fields in the spec of a Policy or PolicySet, of which strict are the errors of strict
+// decoding. They are kept, since these definitions grow with those of Open Cluster Management.
+func WarnUnknown(v *verdict.Verdict, strict []error) {
+	for _, err := range strict {
+		if strings.Contains(err.Error(), ` "spec.`) {
+			v.Warn(verdict.Reason{Rule: RulePolicyField, Message: verdict.Sentence(text.Escape(err.Error()), RulePolicyField,
+				"it is kept, and Opgate does not read it")})
+		}
+	}
+}
+
 // leadsTo returns the dependency that is the first step of a cycle.
 func leadsTo(p *Policy, cycle []Ref) *Dependency {
 	for i := range p.Templates {
@@ -125,7 +139,8 @@ func cycleText(cycle []Ref) string {
 	return cycle[0].String() + " would wait for itself: " + ChainText(cycle)
 }
 
-func objectName(kind string, meta *metav1.ObjectMeta) string {
+// ObjectName returns the name of an object as used in verdicts.
+func ObjectName(kind string, meta *metav1.ObjectMeta) string {
 	return kind + " " + (&olm.ObjectMeta{Namespace: meta.Namespace, Name: meta.Name,
 		GenerateName: meta.GenerateName}).Key()
 }
@@ -141,6 +156,8 @@ type PolicySetInput struct {
 	Set *policyv1beta1.PolicySet
 	// Old is the stored PolicySet on update, nil on create.
 	Old *policyv1beta1.PolicySet
+	// Strict is that of PolicyInput.
+	Strict []error
 	// Graph is that of PolicyInput.
 	Graph *Graph
 }
@@ -149,10 +166,11 @@ type PolicySetInput struct {
 // since the set waits for its members. An update that does not change the spec passes.
 func JudgePolicySet(in PolicySetInput) verdict.Verdict {
 	set := in.Set
-	v := verdict.Verdict{Object: objectName("policyset", &set.ObjectMeta)}
+	v := verdict.Verdict{Object: ObjectName("policyset", &set.ObjectMeta)}
 	if set.DeletionTimestamp != nil || in.Old != nil && reflect.DeepEqual(in.Old.Spec, set.Spec) {
 		return v
 	}
+	WarnUnknown(&v, in.Strict)
 	read := ReadSet(set)
 	if cycle := in.Graph.WithSet(read).Cycle(read.Ref()); cycle != nil {
 		member := slices.Index(set.Spec.Policies, policyv1beta1.NonEmptyString(cycle[1].Name))

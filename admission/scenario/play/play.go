@@ -217,39 +217,39 @@ type Outcome struct {
 // Allowed reports whether the write is let through.
 func (o *Outcome) Allowed() bool { return o.Decision == verdict.Allow.String() }
 
-// Send passes a write through the mutating and then the validating endpoint, as the API server does. The handlers are
-// those of a gate, by their paths; it is not asked about kinds that it has none for.
+// user returns the name of the user.
+func (w *Write) user() string {
+	if w.User == "olm" {
+		return OLM
+	}
+	return w.User
+}
+
+// Send passes a write through the mutating and then the validating webhooks, as the API server does: only through those
+// whose conditions match. The handlers are those of a gate, by their paths.
 func (w *Write) Send(ctx context.Context, handlers map[string]http.Handler) (*Outcome, error) {
-	user, resource := w.User, ResourceOf(w.New)
-	if user == "olm" {
-		user = OLM
-	}
-	switch {
-	case user != OLM || w.Old != nil:
-	case resource == "subscriptions":
-		resource = "generated-subscriptions"
-	case resource == "clusterserviceversions":
-		resource = "steps-clusterserviceversions"
-	}
-	validate := "/validate/" + resource
-	if w.Status {
-		validate += "-status"
-	}
 	object, err := json.Marshal(w.New.Object)
 	if err != nil {
 		return nil, err
 	}
 	got := &Outcome{Object: object, Decision: verdict.Allow.String()}
-	for _, path := range []string{"/mutate/" + resource, validate} {
-		handler, ok := handlers[path]
-		if !ok || w.Status && path != validate {
+	for i := range shipped() {
+		h := &shipped()[i]
+		if !h.concerns(w) {
 			continue
 		}
-		body, err := Review(user, w.Status, w.Old, got.Object)
+		matches, err := h.matches(ctx, w)
 		if err != nil {
 			return nil, err
 		}
-		answer, err := Post(ctx, handler, body)
+		if !matches {
+			continue
+		}
+		body, err := Review(w.user(), w.Status, w.Old, got.Object)
+		if err != nil {
+			return nil, err
+		}
+		answer, err := Post(ctx, handlers[h.path], body)
 		if err != nil {
 			return nil, err
 		}
@@ -266,6 +266,9 @@ func (w *Write) Send(ctx context.Context, handlers map[string]http.Handler) (*Ou
 				return nil, err
 			}
 			if got.Object, err = patch.Apply(got.Object); err != nil {
+				return nil, err
+			}
+			if w, err = w.withObject(got.Object); err != nil {
 				return nil, err
 			}
 		}

@@ -7,6 +7,8 @@ import (
 // PolicyStatus is what was observed when the policy was last evaluated.
 // ---
 // Source: the public Policy API; from ObservedGeneration on, additions of Opgate.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
 type PolicyStatus struct {
 	// The overall outcome: NonCompliant if any template is, else Pending if any
 	// template waits, else Compliant. Absent while the state of a template is not
@@ -181,6 +183,8 @@ type DependencyStatus struct {
 // CompliancePerClusterStatus is the outcome on one cluster.
 // ---
 // Source: the public Policy API.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
 type CompliancePerClusterStatus struct {
 	// The outcome: Compliant, NonCompliant or Pending.
 	//
@@ -196,11 +200,29 @@ type CompliancePerClusterStatus struct {
 	//
 	// +optional
 	ClusterNamespace string `json:"clusternamespace,omitempty"`
+
+	// The bindings that place the policy there although its set excludes it.
+	//
+	// +listType=atomic
+	// +optional
+	RemainingBindings []RemainingBinding `json:"remainingBindings,omitempty"`
+}
+
+// RemainingBinding names a binding.
+// ---
+// Source: the public Policy API.
+type RemainingBinding struct {
+	// The PlacementBinding.
+	//
+	// +optional
+	PlacementBinding string `json:"placementBinding,omitempty"`
 }
 
 // Placement says how a policy was given to clusters.
 // ---
 // Source: the public Policy API.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
 type Placement struct {
 	// The PlacementBinding that binds the policy or its set.
 	//
@@ -227,6 +249,22 @@ type Placement struct {
 	//
 	// +optional
 	PolicySet string `json:"policySet,omitempty"`
+
+	// The clusters that the set excludes.
+	//
+	// +listType=atomic
+	// +optional
+	Exclusions []PolicyExclusion `json:"exclusions,omitempty"`
+}
+
+// PolicyExclusion names a cluster that a set excludes.
+// ---
+// Source: the public Policy API.
+type PolicyExclusion struct {
+	// The name of the cluster.
+	//
+	// +optional
+	ClusterName string `json:"clusterName,omitempty"`
 }
 
 // PlacementDecision is a cluster that was chosen.

@@ -35,6 +35,10 @@ const (
 )
 
 // PolicySpec is what the author of a policy asks for.
+// ---
+// The public API, as of governance-policy-propagator 19b1b7b. Fields that it gets later are kept.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
 type PolicySpec struct {
 	// Whether the policy is switched off. A policy that is switched off has none
 	// of its templates applied: objects that it made are deleted.
@@ -87,6 +91,8 @@ type PolicySpec struct {
 // HubTemplateOptions says how a hub resolves its own templates in a policy.
 // ---
 // Source: the public Policy API.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
 type HubTemplateOptions struct {
 	// The service account on the hub whose rights are used.
 	//
@@ -99,6 +105,7 @@ type HubTemplateOptions struct {
 // The rule on namespaces is that of the public API. apiVersion is required there, but the
 // example of the proposal leaves it out.
 //
+// +kubebuilder:pruning:PreserveUnknownFields
 // +kubebuilder:validation:XValidation:rule="!(self.kind in ['ConfigurationPolicy', 'CertificatePolicy']) || !has(self.namespace) || self.namespace.size() == 0",message="must be empty for a ConfigurationPolicy or a CertificatePolicy, which is looked for in the namespace of the policy: leave it out",fieldPath=".namespace",reason=FieldValueInvalid
 type PolicyDependency struct {
 	// The API version of the object, such as
@@ -143,6 +150,8 @@ type PolicyDependency struct {
 }
 
 // PolicyTemplate is one object that a policy applies.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
 type PolicyTemplate struct {
 	// The object. A namespaced one is always made in the namespace of the policy.
 	// Required.

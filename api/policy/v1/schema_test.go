@@ -1,7 +1,6 @@
 package v1_test
 
 import (
-	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -186,7 +185,7 @@ func TestSchemaRefuses(t *testing.T) {
 	}
 }
 
-// TestUnknownFields are reported by kubectl, which asks for it, and not stored; in a template everything is.
+// TestUnknownFields are stored, since the definition of Open Cluster Management may grow. The gate warns of them.
 func TestUnknownFields(t *testing.T) {
 	c := loadCRD(t)
 	for want, obj := range map[string]map[string]any{
@@ -199,7 +198,7 @@ func TestUnknownFields(t *testing.T) {
 			map[string]any{"objectDefinition": map[string]any{"deep": []any{map[string]any{"er": nil}}},
 				"ignore": true}),
 	} {
-		if pruned, errs := c.Admit(obj); fmt.Sprint(pruned) != "["+want+"]" || len(errs) > 0 {
+		if pruned, errs := c.Admit(obj); len(pruned) > 0 || len(errs) > 0 {
 			t.Errorf("%s: pruned %v, refused %v", want, pruned, errs)
 		}
 	}

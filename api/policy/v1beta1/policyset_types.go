@@ -21,7 +21,9 @@ type NonEmptyString string
 
 // PolicySetSpec says which policies belong to a set.
 // ---
-// Source: the public PolicySet API.
+// Source: the public PolicySet API, as of governance-policy-propagator 19b1b7b. Fields that it gets later are kept.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
 type PolicySetSpec struct {
 	// What the set is for.
 	//
@@ -35,11 +37,45 @@ type PolicySetSpec struct {
 	// +kubebuilder:validation:MaxItems=1000
 	// +required
 	Policies []NonEmptyString `json:"policies"`
+
+	// Which policies a hub does not copy to which clusters. Not used here.
+	//
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1000
+	// +optional
+	Exclusions []PolicySetExclusion `json:"exclusions,omitempty"`
+}
+
+// PolicySetExclusion names the clusters to which a hub does not copy a policy of a set.
+// ---
+// Source: the public PolicySet API.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
+type PolicySetExclusion struct {
+	// The name of the policy. Required.
+	//
+	// +required
+	PolicyName NonEmptyString `json:"policyName"`
+
+	// Why.
+	//
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
+	// The names of the clusters. Required.
+	//
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=1000
+	// +required
+	ClusterNames []NonEmptyString `json:"clusterNames"`
 }
 
 // PolicySetStatus is what was observed when the set was last evaluated.
 // ---
 // Source: the public PolicySet API; from ObservedGeneration on, additions of Opgate.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
 type PolicySetStatus struct {
 	// The outcome: NonCompliant if any policy of the set is, else Pending if any
 	// is, else Compliant. Absent while the state of a policy is not known, or a
@@ -63,6 +99,12 @@ type PolicySetStatus struct {
 	// +optional
 	Placement []PolicySetStatusPlacement `json:"placement,omitempty"`
 
+	// What a hub does not copy to which clusters. Written by a hub only, and kept.
+	//
+	// +listType=atomic
+	// +optional
+	Exclusions []PolicySetStatusExclusion `json:"exclusions,omitempty"`
+
 	// The metadata.generation that this status describes. If it is less than the
 	// set's generation, the latest change has not been evaluated yet.
 	//
@@ -81,6 +123,8 @@ type PolicySetStatus struct {
 // PolicySetStatusPlacement says how a set was given to clusters.
 // ---
 // Source: the public PolicySet API.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
 type PolicySetStatusPlacement struct {
 	// The PlacementBinding that binds the set.
 	//
@@ -96,6 +140,22 @@ type PolicySetStatusPlacement struct {
 	//
 	// +optional
 	PlacementRule string `json:"placementRule,omitempty"`
+}
+
+// PolicySetStatusExclusion names the clusters to which a hub did not copy a policy.
+// ---
+// Source: the public PolicySet API.
+type PolicySetStatusExclusion struct {
+	// The name of the policy.
+	//
+	// +optional
+	PolicyName string `json:"policyName,omitempty"`
+
+	// The names of the clusters.
+	//
+	// +listType=atomic
+	// +optional
+	Clusters []string `json:"clusters,omitempty"`
 }
 
 // PolicySet is a group of policies of one namespace, with one outcome for all

@@ -48,8 +48,8 @@ func newDraining(t *testing.T) *draining {
 	d.roots.AppendCertsFromPEM(bundle)
 	shutdownContext, stop := context.WithCancel(t.Context())
 	d.stop = stop
-	d.webhookServer = serveOn(shutdownContext, &fenced{Listener: d.network, dial: d.dial}, source, &callers{},
-		logr.Discard())
+	d.webhookServer = serveOn(shutdownContext, &fenced{Listener: d.network, dial: d.dial},
+		(&Options{}).tls(source), &callers{}, logr.Discard())
 	d.Register("/review", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))
 	d.serving = d.drain(shutdownContext, drainDelay, drainTimeout, logr.Discard())
 	return d

@@ -231,7 +231,7 @@ func Reviews(
 		return err
 	}
 	known := &callers{tokens: &certs.Callers{Now: time.Now}}
-	server, err := newWebhookServer(ctx, o.WebhookAddress, source, known, log)
+	server, err := newWebhookServer(ctx, &o, source, known, log)
 	if err != nil {
 		return err
 	}

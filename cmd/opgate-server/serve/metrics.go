@@ -56,8 +56,9 @@ func metricsOptions(o *Options, c clients, source certs.Source, level http.Handl
 		maps.Copy(options.ExtraHandlers, profiles())
 	}
 	options.TLSOpts = []func(*tls.Config){func(config *tls.Config) {
-		config.MinVersion, config.GetCertificate, config.NextProtos = tls.VersionTLS12, source.GetCertificate,
-			[]string{"http/1.1"}
+		with := o.tls(source)
+		config.MinVersion, config.CipherSuites, config.GetCertificate, config.NextProtos = with.MinVersion, with.CipherSuites,
+			with.GetCertificate, with.NextProtos
 	}}
 	options.FilterProvider = func(*rest.Config, *http.Client) (metricsserver.Filter, error) {
 		return func(log logr.Logger, next http.Handler) (http.Handler, error) {

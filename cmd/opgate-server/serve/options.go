@@ -32,7 +32,10 @@ type Options struct {
 	WebhookAddress string
 	// Without CertFile and KeyFile, which are read again when they change, the replicas share a CA in a Secret and sign
 	// certificates with it themselves. SelfSigned makes one in memory instead.
-	CertFile, KeyFile                          string
+	CertFile, KeyFile string
+	// TLSCipherSuites are those of TLS 1.2. Default: those of Go.
+	TLSMinVersion                              string
+	TLSCipherSuites                            []string
 	CALifetime, CertificateLifetime, CAOverlap time.Duration
 	SelfSigned                                 bool
 	SelfSignedCA                               string
@@ -82,6 +85,10 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.CertFile, "tls-cert-file", "",
 		"PEM file with the serving certificate, reloaded on change (default: self-managed certificates)")
 	flags.StringVar(&o.KeyFile, "tls-key-file", "", "PEM file with the private key of --tls-cert-file")
+	flags.StringVar(&o.TLSMinVersion, "tls-min-version", "VersionTLS12",
+		"lowest version of TLS that is served: VersionTLS12 or VersionTLS13")
+	flags.StringSliceVar(&o.TLSCipherSuites, "tls-cipher-suites", nil,
+		"cipher suites of TLS 1.2 that are served, by their IANA names, separated by commas (default: those of Go)")
 	flags.DurationVar(&o.CALifetime, "ca-lifetime", 365*24*time.Hour,
 		"lifetime of a self-managed CA, rotated at two thirds of it")
 	flags.DurationVar(&o.CertificateLifetime, "certificate-lifetime", 7*24*time.Hour,
@@ -200,6 +207,11 @@ func (o *Options) Validate() error {
 	if len(o.ClientNames) > 0 && o.ClientCAFile == "" {
 		bad("client-cn", "needs --client-ca-file")
 	}
+	for _, name := range o.TLSCipherSuites {
+		if suites := cipherSuites(); suites[name] == 0 {
+			bad("tls-cipher-suites", "%q is not one of %q", name, slices.Sorted(maps.Keys(suites)))
+		}
+	}
 	o.validateLifetimes(bad)
 	if _, err := o.olmAccount(); err != nil {
 		bad("olm-identity", "%w", err)
@@ -245,6 +257,7 @@ func (o *Options) validateModes(bad func(flag, format string, args ...any)) {
 		{"pending-guards", o.PendingGuards, []string{string(dependency.Suspend), string(dependency.Delete)}},
 		{"backstop", o.Backstop, []string{string(backstop.Off), string(backstop.Compiled), string(backstop.Audit),
 			string(backstop.Enforce)}},
+		{"tls-min-version", o.TLSMinVersion, slices.Sorted(maps.Keys(tlsVersions))},
 		{"log-level", o.LogLevel, slices.Sorted(maps.Keys(logLevels))},
 		{"log-format", o.LogFormat, []string{"json", "console"}},
 	} {

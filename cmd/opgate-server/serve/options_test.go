@@ -30,6 +30,7 @@ func TestValidate(t *testing.T) {
 		"--backstop=enforce", "--reports",
 		"--backstop=off --background-loop=false",
 		"--backstop=enforce --background-loop=false", "--operator-policy-definition=external --ordering=false",
+		"--tls-min-version=VersionTLS13", "--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_AES_128_GCM_SHA256",
 		"--tls-cert-file=a --tls-key-file=b", "--ca-lifetime=1m --certificate-lifetime=15s --ca-overlap=1s"} {
 		if o := parsed(t, strings.Fields(line)...); o.Validate() != nil {
 			t.Errorf("%q is refused: %v", line, o.Validate())
@@ -53,6 +54,8 @@ func TestValidate(t *testing.T) {
 			`"external"`},
 		"--operator-policy-definition=external": {"--operator-policy-definition",
 			"--ordering=false"},
+		"--tls-min-version=VersionTLS11":                  {"--tls-min-version", `"VersionTLS11"`, `"VersionTLS12"`},
+		"--tls-cipher-suites=TLS_RSA_WITH_RC4_128_SHA":    {"--tls-cipher-suites", `"TLS_RSA_WITH_RC4_128_SHA"`, `"TLS_AES_128`},
 		"--self-signed --backstop=on":                     {"--backstop", `"on"`, `"enforce"`},
 		"--self-signed --reports --background-loop=false": {"--reports", "--background-loop"},
 		"--self-signed --register=a":                      {"--register", "--webhooks-owned-by-namespace"},

@@ -85,7 +85,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	server, err := newWebhookServer(ctx, o.WebhookAddress, source, known, log)
+	server, err := newWebhookServer(ctx, &o, source, known, log)
 	if err != nil {
 		return err
 	}

@@ -46,18 +46,18 @@ type webhookServer struct {
 
 // newWebhookServer listens; Start serves. Once shutdownContext is done, every answer ends its connection.
 func newWebhookServer(
-	shutdownContext context.Context, address string, source certs.Source, known *callers, log logr.Logger,
+	shutdownContext context.Context, o *Options, source certs.Source, known *callers, log logr.Logger,
 ) (*webhookServer, error) {
-	listener, err := (&net.ListenConfig{}).Listen(shutdownContext, "tcp", address)
+	listener, err := (&net.ListenConfig{}).Listen(shutdownContext, "tcp", o.WebhookAddress)
 	if err != nil {
 		return nil, fmt.Errorf("--webhook-bind-address: %w", err)
 	}
-	return serveOn(shutdownContext, newFenced(listener), source, known, log), nil
+	return serveOn(shutdownContext, newFenced(listener), o.tls(source), known, log), nil
 }
 
 // serveOn is newWebhookServer for a listener that exists.
 func serveOn(
-	shutdownContext context.Context, listener *fenced, source certs.Source, known *callers, log logr.Logger,
+	shutdownContext context.Context, listener *fenced, config *tls.Config, known *callers, log logr.Logger,
 ) *webhookServer {
 	mux := http.NewServeMux()
 	s := &webhookServer{
@@ -65,13 +65,8 @@ func serveOn(
 		connections: connections{listener: listener},
 	}
 	s.http = manager.Server{
-		Name: "webhooks",
-		Listener: tls.NewListener(inflight.Listener(listener), known.listen(&tls.Config{
-			MinVersion:     tls.VersionTLS12,
-			GetCertificate: source.GetCertificate,
-			// The API server speaks HTTP/1.1 to webhooks on purpose; without h2 its attack surface is gone.
-			NextProtos: []string{"http/1.1"},
-		})),
+		Name:            "webhooks",
+		Listener:        tls.NewListener(inflight.Listener(listener), known.listen(config)),
 		ShutdownTimeout: new(shutdownTimeout),
 		Server: &http.Server{
 			Handler:   answer(shutdownContext, mux),

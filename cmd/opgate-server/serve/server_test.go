@@ -21,7 +21,7 @@ func TestWebhookMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := serveOn(t.Context(), &fenced{}, source, &callers{}, logr.Discard())
+	s := serveOn(t.Context(), &fenced{}, (&Options{}).tls(source), &callers{}, logr.Discard())
 	(&callers{}).register(s, path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Errorf("set a deadline: %v", err)

@@ -95,10 +95,11 @@ func (c *Cluster) judge(o *manifests.Object) (a *Answer, schema verdict.RuleID) 
 				Review: true})}, rules.RuleConstraintField
 	case *policyv1.Policy:
 		return &Answer{Notes: dependencyNotes(value),
-				Verdict: dependency.JudgePolicy(dependency.PolicyInput{Policy: value, Graph: c.Graph()})},
+				Verdict: dependency.JudgePolicy(dependency.PolicyInput{Policy: value, Strict: o.Strict, Graph: c.Graph()})},
 			dependency.RulePolicyField
 	case *policyv1beta1.PolicySet:
-		return &Answer{Verdict: dependency.JudgePolicySet(dependency.PolicySetInput{Set: value, Graph: c.Graph()})},
+		return &Answer{Verdict: dependency.JudgePolicySet(dependency.PolicySetInput{Set: value, Strict: o.Strict,
+				Graph: c.Graph()})},
 			dependency.RulePolicyField
 	case *olm.Subscription:
 		a = &Answer{Notes: append(subscriptionNotes(value, ns), c.judgedBy(ns)...),

@@ -26,7 +26,7 @@ type Object struct {
 	//   *policyv1beta2.OperatorPolicy, *constraintv1.Constraint, *policyv1.Policy, *policyv1beta1.PolicySet,
 	//   *olm.Subscription, *olm.InstallPlan, *olm.CatalogSource, *olm.OperatorGroup
 	Value any
-	// Strict are the unknown fields of an OperatorPolicy or a Constraint.
+	// Strict are the unknown fields of an object of a kind of Opgate's.
 	Strict []error
 	// Refused is what the schema of the kind does not admit.
 	Refused apifield.ErrorList

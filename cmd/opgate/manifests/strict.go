@@ -13,6 +13,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/opgate/opgate/internal/crdschema"
+	"github.com/opgate/opgate/olm"
 )
 
 // fieldFault is what is wrong with one field of an object.
@@ -37,6 +38,20 @@ func unknownFields[Every any](raw []byte) []fieldFault {
 		faults = append(faults, unknown(fieldOf(err)))
 	}
 	return faults
+}
+
+// keepsUnknown returns the reader of a kind whose unknown fields are warned of, since the API server stores them.
+func keepsUnknown[T any](meta func(*T) *olm.ObjectMeta, required ...string) func(raw []byte, o *Object) []fieldFault {
+	return func(raw []byte, o *Object) []fieldFault {
+		decodes := func(raw []byte) (faults []fieldFault) {
+			into, err := new(T), error(nil)
+			if o.Strict, err = kjson.UnmarshalStrict(raw, into); err != nil {
+				faults = undecodable(raw, into, err)
+			}
+			return faults
+		}
+		return reads(decodes, as[T], meta, required...)(raw, o)
+	}
 }
 
 // undecodable returns what is wrong with an object that does not decode into a type: the field of another type that was

@@ -26,6 +26,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/manifests"
+	"github.com/opgate/opgate/internal/crdschema"
 	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/olm"
@@ -62,7 +63,15 @@ func (p *player) play(ctx context.Context, dir string, s *scenario.Scenario) (*p
 	if err != nil {
 		return nil, err
 	}
-	write := play.Write{User: s.User, Status: s.Verb == "replace-status", Old: old, New: object}
+	write := play.Write{User: s.User, Status: s.Verb == "replace-status", Old: old, New: object.DeepCopy()}
+	if old != nil {
+		write.Old = old.DeepCopy()
+	}
+	for _, u := range []*unstructured.Unstructured{write.Old, write.New} {
+		if schema := crdschema.Own(write.New.GroupVersionKind()); schema != nil && u != nil {
+			schema.Default(u.Object)
+		}
+	}
 	return write.Send(ctx, gate.Handlers())
 }
 
