@@ -38,9 +38,9 @@ type delivery interface {
 // manager of their own, wave by wave, the next one when the policies of the one before are healthy; again when the
 // cluster differs, and after a refusal; and deletion of what is not in git any more.
 type tool struct {
-	env   *harness.OLMEnv
-	name  string
-	drift func(live, desired, result *unstructured.Unstructured) bool
+	env     *harness.OLMEnv
+	name    string
+	differs func(live, desired, result *unstructured.Unstructured) bool
 	// ignored is a field that the tool leaves as it is on the cluster, or nil.
 	ignored []string
 
@@ -52,13 +52,13 @@ type tool struct {
 // argo compares the fields that are in git with the cluster by itself.
 func argo(t *testing.T, e *harness.OLMEnv, ignored ...string) delivery {
 	return start(t, &tool{env: e, name: "argocd-controller", ignored: ignored,
-		drift: func(live, desired, _ *unstructured.Unstructured) bool { return !contained(desired.Object, live.Object) }})
+		differs: func(live, desired, _ *unstructured.Unstructured) bool { return !contained(desired.Object, live.Object) }})
 }
 
 // flux compares the cluster with what applying would make of it, by a dry run.
 func flux(t *testing.T, e *harness.OLMEnv) delivery {
 	return start(t, &tool{env: e, name: "kustomize-controller",
-		drift: func(live, _, result *unstructured.Unstructured) bool {
+		differs: func(live, _, result *unstructured.Unstructured) bool {
 			return !equality.Semantic.DeepEqual(bare(live), bare(result))
 		}})
 }
@@ -141,7 +141,7 @@ func (d *tool) apply(ctx context.Context, u *unstructured.Unstructured) error {
 		if err != nil {
 			return fmt.Errorf("compare %s: %w", id(u), err)
 		}
-		if !d.drift(live, u, result) {
+		if !d.differs(live, u, result) {
 			return nil
 		}
 	}

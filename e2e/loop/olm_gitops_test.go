@@ -103,7 +103,7 @@ func deliveredByGit(t *testing.T, e *harness.OLMEnv, d delivery, approval string
 	deliver(first.policy(harness.Etcd2, harness.Etcd4), second.policy(harness.Etcd2, harness.Etcd4))
 	e.WaitForCSV(t, second.name, harness.Etcd4)
 
-	// The operator goes from one ring: its policy says so, and the Subscription leaves git.
+	// The operator goes from one ring: its policy removes it, and the Subscription leaves git.
 	gone := harness.WithField(harness.OLMPolicy(first.name, "None", harness.Etcd4), "mustnothave", "spec", "complianceType")
 	d.deliver(t, []*unstructured.Unstructured{first.namespace(), second.namespace(), gone,
 		second.policy(harness.Etcd2, harness.Etcd4)}, second.operator())

@@ -81,6 +81,7 @@ var cuts = map[string]string{
 	"catalog/seen.go":                                 "versions of one package of one catalog, in a table that is shared",
 	"certs/rotation.go":                               "certificates of Opgate",
 	"cmd/opgate/cluster/usage.go":                     "what a command shows",
+	"cmd/opgate/plan/path.go":                         "what a command shows",
 	"cmd/opgate/plugin/complete.go":                   "what a command shows",
 	"cmd/opgate/plugin/dryrun.go":                     "what a command asks",
 	"cmd/opgate/plugin/impact.go":                     "what a command shows",

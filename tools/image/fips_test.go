@@ -62,7 +62,7 @@ func TestFIPS140(t *testing.T) {
 	}
 }
 
-// selfTest runs a server that says what it verifies.
+// selfTest runs a server that reports what it verifies.
 func selfTest(t *testing.T, file string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), file, "version")

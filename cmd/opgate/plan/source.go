@@ -32,6 +32,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/opgate/opgate/cmd/opgate/diff"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 )
@@ -42,9 +43,8 @@ const (
 	configsDirectory = "/configs"
 	// maxCatalog bounds the files of a catalog image, in bytes. The largest catalogs in use have 500 MiB.
 	maxCatalog = 4 << 30
-	// podLabel is the label of the pods of a CatalogSource, and podPort the port that they serve it at.
-	podLabel = "olm.catalogSource"
-	podPort  = "50051"
+	// podPort is the port that the pods of a CatalogSource serve it at.
+	podPort = "50051"
 	// maxMessage bounds a bundle that is received, in bytes.
 	maxMessage = 32 << 20
 )
@@ -232,7 +232,7 @@ func forward(ctx context.Context, config *rest.Config, source olm.Catalog) (addr
 	if err != nil {
 		return "", nil, err
 	}
-	pods, err := client.CoreV1().Pods(source.Namespace).List(ctx, metav1.ListOptions{LabelSelector: podLabel + "=" + source.Name})
+	pods, err := client.CoreV1().Pods(source.Namespace).List(ctx, metav1.ListOptions{LabelSelector: metakey.CatalogSource + "=" + source.Name})
 	if err != nil {
 		return "", nil, err
 	}
