@@ -82,7 +82,7 @@ var (
 		"TestP4LoadNeverOpens", "TestG6Killed", "TestBigPlan", "TestDocumentsApply", "TestConstraintDocument", "TestPluginDocument",
 		"TestMigrationPages", "TestStaticPolicies", "TestHostedControlPlane", "TestBackstopSupported", "TestA9ClientCertificate",
 		"TestBackstopOLM", "TestA5PlanLendsItsName", "TestStoredAsJudged", "TestConstraintsOLM", "TestPluginRights", "TestB1B2B3B5SharedTables",
-		"TestLoopAlone", "TestG1Stalled",
+		"TestLoopAlone", "TestG1Stalled", "TestLoopGitOps", "TestPathOLM",
 	}
 	// installations are the packages of tests with clusters that are about packaging, conversion, sequences and faults.
 	installations = map[string][]string{
