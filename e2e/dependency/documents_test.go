@@ -155,11 +155,6 @@ func TestDependencySchema(t *testing.T) {
 			new:  "compliance: noncompliant",
 			want: `Unsupported value: "noncompliant"`,
 		},
-		"a misspelt field": {
-			old:  "extraDependencies:",
-			new:  "extraDependences:",
-			want: `unknown field "spec.policy-templates[0].extraDependences"`,
-		},
 		"no kind": {
 			old:  "- kind: Policy\n      name:",
 			new:  "- name:",
