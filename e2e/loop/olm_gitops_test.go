@@ -14,6 +14,7 @@ import (
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
 	"github.com/opgate/opgate/e2e/olm"
+	"github.com/opgate/opgate/internal/metakey"
 )
 
 // TestLoopGitOps has operators installed, held, upgraded, rolled out to a second ring and removed by edits in git alone,
@@ -28,11 +29,54 @@ func TestLoopGitOps(t *testing.T) {
 	})
 }
 
-// TestLoopGitOpsAutomatic is the same where Subscriptions say Automatic and Argo CD leaves the field alone.
+// TestLoopGitOpsAutomatic is about Subscriptions that say Automatic in git.
 func TestLoopGitOpsAutomatic(t *testing.T) {
 	t.Parallel()
 	e := startLoopOLM(t, cluster.GateOptions{Loop: true}, loopPackages())
-	deliveredByGit(t, e, argo(t, e, "spec", "installPlanApproval"), "Automatic")
+	e.Together(t, map[string]func(*testing.T, *harness.OLMEnv){
+		"Argo CD": func(t *testing.T, e *harness.OLMEnv) { // it leaves the field alone
+			deliveredByGit(t, e, argo(t, e, "spec", "installPlanApproval"), "Automatic")
+		},
+		"Manual later": manualLater,
+	})
+}
+
+// manualLater is a team that goes from Automatic to Manual in git, where Opgate has stored Manual already: from then on
+// a user approves.
+func manualLater(t *testing.T, e *harness.OLMEnv) {
+	d := flux(t, e)
+	automatic, manual := ring{"manual-later", "Automatic"}, ring{"manual-later", "Manual"}
+	deliver := func(r ring, versions ...string) {
+		t.Helper()
+		d.deliver(t, []*unstructured.Unstructured{r.namespace(), automatic.policy(versions...)}, r.operator())
+	}
+	deliver(automatic, harness.Etcd2)
+	e.WaitForCSV(t, automatic.name, harness.Etcd2)
+	plan := e.WaitForPlan(t, automatic.name, harness.Etcd4)
+	deliver(manual, harness.Etcd2)
+	e.Eventually(t, "the Subscription asks for Manual", func(ctx context.Context) error {
+		s, err := e.Clients[cluster.Admin].Resource(harness.Subscriptions).Namespace(manual.name).Get(ctx, "etcd", metav1.GetOptions{})
+		if err == nil && s.GetAnnotations()[metakey.RequestedApproval] != "" {
+			err = fmt.Errorf("it has annotations %v", s.GetAnnotations())
+		}
+		return err
+	})
+	deliver(manual, harness.Etcd2, harness.Etcd4)
+	waitForPolicy(t, e, automatic.policy(), func(op *policyv1beta2.OperatorPolicy) error {
+		if want := harness.Etcd4 + " (a user)"; op.Status.Waiting != want {
+			return fmt.Errorf("status.waiting is %q, want %q", op.Status.Waiting, want)
+		}
+		return nil
+	})
+	approved := func() string {
+		approved, _, _ := unstructured.NestedBool(e.Stored(t, plan).Object, "spec", "approved")
+		return fmt.Sprint(approved)
+	}
+	if harness.Unchanged(t, "the approval of the plan", 3*selfHeal, approved); approved() != "false" {
+		t.Errorf(harness.Final+"plan %s was approved, though its Subscription asks for Manual", plan.GetName())
+	}
+	e.Approve(t, cluster.Admin, plan)
+	e.WaitForCSV(t, automatic.name, harness.Etcd4)
 }
 
 // ring is a namespace with an operator, and the policy that governs it.

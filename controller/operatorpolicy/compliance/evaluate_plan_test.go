@@ -147,6 +147,11 @@ func TestEvaluateInstallPlan(t *testing.T) {
 			want: map[string]string{TypeInstallPlan: "False InstallPlanApproved"},
 		},
 		{
+			name: "a complete plan is an upgrade in progress until OLM reports the version", given: []given{enforced,
+				upgrading(plan("install-b", olm.PhaseComplete, "etcd.v1.3.0"), "install-b"), config(nonCompliantProgress)},
+			want: map[string]string{TypeInstallPlan: "False InstallPlansInstalling"},
+		},
+		{
 			name: "an approval that is tried again is an upgrade in progress", given: []given{enforced, upgrading(waiting, "install-b"),
 				func(in *fixture) { in.Approvals["install-b"] = Approval{Problem: "conflict"} }, config(nonCompliantProgress)},
 			want: map[string]string{TypeInstallPlan: "False InstallPlanRequiresApproval"},

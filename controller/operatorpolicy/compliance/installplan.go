@@ -96,6 +96,12 @@ func (e *evaluation) installPlan() Condition {
 		}
 	default:
 		f.Reason, f.Message = reasonNothingToPass, noneRequiringApproval
+		current := e.subscription.Status.CurrentCSV
+		if phase == olm.PhaseComplete && !e.mayProgress() && current != e.subscription.Status.InstalledCSV &&
+			slices.Contains(plan.Spec.CSVNames, current) {
+			f.Status, f.Reason, f.Message = metav1.ConditionFalse, "InstallPlansInstalling", "the InstallPlan "+
+				planName(plan)+" is complete, and OLM does not report "+text.Name(current)+" as installed yet"
+		}
 	}
 	f.Message += rules.OverrideText(plan, e.Now) + e.reviewed(plan) // the use of break-glass must be visible
 	o := olm.ObjectMeta{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name, UID: plan.Metadata.UID}
