@@ -40,6 +40,7 @@ policy:
   probeStaticPolicies: true
 log: {level: debug, format: console}
 drain: {delay: 20s, timeout: 30s}
+tls: {minVersion: VersionTLS13, cipherSuites: [TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384]}
 certificates: {selfManaged: {caLifetime: 720h, certificateLifetime: 24h, caOverlap: 1h30m}}
 ordering: {pendingGuards: delete}`,
 			check: func(t *testing.T, o objects) {
@@ -49,8 +50,9 @@ ordering: {pendingGuards: delete}`,
 					"operator-policy-status-history-length": "3",
 					"max-staleness":                         "1m", "probe-static-policies": "true",
 					"log-level": "debug", "log-format": "console",
-					"drain-delay": "20s", "drain-timeout": "30s",
-					"ca-lifetime": "720h", "certificate-lifetime": "24h", "ca-overlap": "1h30m",
+					"drain-delay": "20s", "drain-timeout": "30s", "tls-min-version": "VersionTLS13",
+					"tls-cipher-suites": "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+					"ca-lifetime":       "720h", "certificate-lifetime": "24h", "ca-overlap": "1h30m",
 					"pending-guards": "delete",
 				} {
 					same(t, "--"+name, flagsOf(t, o)[name], []string{want})
