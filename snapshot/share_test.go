@@ -2,6 +2,8 @@ package snapshot
 
 import (
 	"fmt"
+	"runtime"
+	"runtime/debug"
 	"testing"
 	"unsafe"
 
@@ -12,6 +14,9 @@ import (
 
 // TestShare checks that a decoded status keeps its contents, and that equal texts of two policies are one in memory.
 func TestShare(t *testing.T) {
+	// The garbage collector forgets a shared text that nothing but strings refer to, and the next one is another.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	runtime.GC() // ends a cycle that has begun
 	decode := func(name string) *policyv1beta2.OperatorPolicy {
 		o := read(OperatorPolicies, fmt.Sprintf(`{"apiVersion":"policy.open-cluster-management.io/v1beta2","kind":"OperatorPolicy",
 			"metadata":{"name":%q,"namespace":"policies"},
