@@ -29,12 +29,13 @@ type edited struct {
 
 // asked returns the paths to which the API server sends a write, and those to which it does not.
 func (w edited) asked(t *testing.T) (asked, skipped []string) {
-	t.Helper()
-	asked, skipped, err := (&play.Write{User: w.user, Status: w.status, Old: w.old, New: w.object}).Asked(t.Context())
+	paths, err := (&play.Write{User: w.user, Status: w.status, Old: w.old, New: w.object}).Asked(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return asked, skipped
+	asked = slices.Sorted(maps.Keys(paths))
+	skipped = slices.DeleteFunc(slices.Clone(asked), func(path string) bool { return paths[path] })
+	return slices.DeleteFunc(asked, func(path string) bool { return !paths[path] }), skipped
 }
 
 // edits are changes of one object, of what rules read and of what they do not.

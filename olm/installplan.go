@@ -1,6 +1,7 @@
 package olm
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
@@ -197,6 +198,16 @@ func (p *InstallPlan) Bundle(properties string) (Bundle, error) {
 		}
 	}
 	return ParseBundle(properties)
+}
+
+// BundleDigest returns the digest of the bundle image of a ClusterServiceVersion in the plan; "" if it is not known.
+func (p *InstallPlan) BundleDigest(csv string) (digest string) {
+	for i := range p.Status.BundleLookups {
+		if l := &p.Status.BundleLookups[i]; l.Identifier == csv {
+			digest = cmp.Or(digest, ImageDigest(l.Path))
+		}
+	}
+	return digest
 }
 
 // Oversized reports whether a plan has too many entries to be judged.

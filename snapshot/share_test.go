@@ -14,9 +14,8 @@ import (
 
 // TestShare checks that a decoded status keeps its contents, and that equal texts of two policies are one in memory.
 func TestShare(t *testing.T) {
-	// The garbage collector forgets a shared text that nothing but strings refer to, and the next one is another.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	runtime.GC() // ends a cycle that has begun
+	runtime.GC() // ends a cycle that has begun: one forgets shared texts that strings alone refer to
 	decode := func(name string) *policyv1beta2.OperatorPolicy {
 		o := read(OperatorPolicies, fmt.Sprintf(`{"apiVersion":"policy.open-cluster-management.io/v1beta2","kind":"OperatorPolicy",
 			"metadata":{"name":%q,"namespace":"policies"},

@@ -92,11 +92,10 @@ func (h *webhook) matches(ctx context.Context, w *Write) (bool, error) {
 	return result.Matches, nil
 }
 
-// Asked returns the paths of a resource to which the API server sends a write, and those to which it does not. Steps
-// count as sent to the path of their resource, which judges the same.
-func (w *Write) Asked(ctx context.Context) (asked, skipped []string, err error) {
+// Asked maps the paths of a resource to whether the API server sends a write there. Steps count as sent to the path of
+// their resource, which judges the same.
+func (w *Write) Asked(ctx context.Context) (map[string]bool, error) {
 	paths := map[string]bool{}
-	var order []string
 	for i := range shipped() {
 		h := &shipped()[i]
 		if !h.concerns(w) {
@@ -104,22 +103,12 @@ func (w *Write) Asked(ctx context.Context) (asked, skipped []string, err error) 
 		}
 		matches, err := h.matches(ctx, w)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		path := h.path[:strings.LastIndex(h.path, "/")+1] + strings.ReplaceAll(h.Rules[0].Resources[0], "/", "-")
-		if _, seen := paths[path]; !seen {
-			order = append(order, path)
-		}
 		paths[path] = paths[path] || matches
 	}
-	for _, path := range order {
-		if paths[path] {
-			asked = append(asked, path)
-		} else {
-			skipped = append(skipped, path)
-		}
-	}
-	return asked, skipped, nil
+	return paths, nil
 }
 
 // olmMayEscalate lets OLM do everything, and other users nothing.

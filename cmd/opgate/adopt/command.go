@@ -150,7 +150,7 @@ func (o *options) validate() error {
 	}
 	switch {
 	case o.all && o.kubeconfig.Overrides.Context.Namespace != "":
-		return self.Usage("-A looks at all namespaces, and -n at one: leave out one of them")
+		return self.Usage(cli.AllOrOne)
 	case o.approve != approvals[0] && o.action == actions[0]:
 		return self.Usage("--approve %s is for --remediation-action %s: a policy that informs approves no plan", o.approve,
 			actions[1])

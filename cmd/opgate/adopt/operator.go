@@ -216,10 +216,8 @@ func (o *options) operatorOf(ns *state.Namespace, s *olm.Subscription) operator 
 func digestOf(ns *state.Namespace, csv string) (digest string) {
 	newest := ""
 	for _, plan := range ns.Plans() {
-		for _, lookup := range plan.Status.BundleLookups {
-			if lookup.Identifier == csv && plan.Spec.Approved && plan.Metadata.CreationTimestamp >= newest {
-				newest, digest = plan.Metadata.CreationTimestamp, olm.ImageDigest(lookup.Path)
-			}
+		if d := plan.BundleDigest(csv); d != "" && plan.Spec.Approved && plan.Metadata.CreationTimestamp >= newest {
+			newest, digest = plan.Metadata.CreationTimestamp, d
 		}
 	}
 	return digest

@@ -35,6 +35,9 @@ func Usage(cmd *cobra.Command, format string, args ...any) error {
 	return Name(cmd.Name()).Unusable("%s", fmt.Sprintf(format, args...)+`; see "`+cmd.CommandPath()+` --help"`)
 }
 
+// AllOrOne is the error about -A beside -n.
+const AllOrOne = "-A looks at all namespaces, and -n at one: leave out one of them"
+
 // Flags prepares a command that prints its errors itself, and returns its flags, which help lists in their order.
 func (n Name) Flags(cmd *cobra.Command) *pflag.FlagSet {
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true

@@ -211,16 +211,16 @@ func (c *Cluster) Unreadable(key types.NamespacedName) *Answer {
 	return nil
 }
 
-// LeftToUsers returns why Opgate does not approve a plan that may be approved, in the words of its event. The option
-// --ungoverned is that of the loop, and not known.
-func (c *Cluster) LeftToUsers(plan *olm.InstallPlan) []string {
-	namespace, notes := plan.Metadata.Namespace, []string{}
+// Approver returns who approves a plan that may be approved: "Opgate", or "user" and why, in the words of its event.
+// The option --ungoverned is that of the loop, and not known.
+func (c *Cluster) Approver(plan *olm.InstallPlan) (approver string, notes []string) {
+	namespace, approver, notes := plan.Metadata.Namespace, "Opgate", []string{}
 	for _, blocker := range rules.JudgeApproval(rules.ApprovalInput{Plan: plan,
 		Namespace: c.WithDependencies(namespace), Now: c.Now,
 		Ungoverned: rules.UngovernedIn(c.NamespaceAnnotations(namespace), rules.ApproveUngoverned)}).Blockers {
-		notes = append(notes, blocker.Why)
+		approver, notes = "user", append(notes, blocker.Why)
 	}
-	return notes
+	return approver, notes
 }
 
 // backstop reports whether the API server refuses an object for a reason by itself. Where a policy cannot be read, it

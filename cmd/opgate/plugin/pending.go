@@ -84,12 +84,6 @@ type pendingPlan struct {
 	decision verdict.Decision
 }
 
-// The approvers of plans.
-const (
-	approverOpgate = "Opgate"
-	approverUser   = "user"
-)
-
 func pendingCommand(now func() time.Time) *cobra.Command {
 	var o options
 	var selector string
@@ -225,9 +219,7 @@ func pendingPlans(state *cluster.State, now time.Time) []pendingPlan {
 				Reasons:  inspect.Reasons(&found.Verdict),
 				Warnings: warningsOf(&found.Verdict), Notes: []string{}}
 			if found.Decision == verdict.Allow {
-				if p.Notes, p.Approver = c.LeftToUsers(plan), approverOpgate; len(p.Notes) > 0 {
-					p.Approver = approverUser
-				}
+				p.Approver, p.Notes = c.Approver(plan)
 			}
 			p.Notes = append(p.Notes, found.Suffixes...)
 			p.Created = created(plan)

@@ -64,7 +64,7 @@ func (o *options) register(cmd *cobra.Command, formats ...string) {
 			return cli.Usage(cmd, "-o: %v", err)
 		}
 		if o.all && o.kubeconfig.Overrides.Context.Namespace != "" {
-			return cli.Usage(cmd, "-A looks at all namespaces, and -n at one: leave out one of them")
+			return cli.Usage(cmd, cli.AllOrOne)
 		}
 		if !o.all {
 			if o.namespace, err = o.kubeconfig.Namespace(); err != nil {

@@ -139,7 +139,8 @@ func (q *question) nextOfPlan(c *inspect.Cluster, plan *olm.InstallPlan, found *
 	case stale != "" && found.Decision != verdict.Allow:
 		return []string{rules.StaleAdvice(plan, stale)}
 	case plan.Status.Phase == olm.PhaseRequiresApproval && found.Decision == verdict.Allow:
-		return append(c.LeftToUsers(plan), "it may be approved: kubectl opgate approve "+displayKey(q.key))
+		_, notes := c.Approver(plan)
+		return append(notes, "it may be approved: kubectl opgate approve "+displayKey(q.key))
 	}
 	return nil
 }

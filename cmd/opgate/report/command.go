@@ -45,7 +45,7 @@ Each --context is a cluster, and so is each -f, with what "kubectl get" exported
 current context. The HTML page needs no server, no script and no network, and can be printed.
 
 A waiting InstallPlan waits for the policies and Constraints that hold or refuse it, for Opgate, which approves what is
-allowed, or for a user, where Opgate leaves the approval. ClusterRole opgate-reader grants all that is read.
+allowed, or for a "user", where Opgate leaves the approval. ClusterRole opgate-reader grants all that is read.
 
 The JSON has the same:
 

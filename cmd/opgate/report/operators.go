@@ -62,12 +62,6 @@ type waiting struct {
 	decision verdict.Decision
 }
 
-// The approvers of plans that are allowed.
-const (
-	approverOpgate = "Opgate"
-	approverUser   = "a user"
-)
-
 // operators returns those of one namespace or, with "", of all, by namespace.
 func operators(s *snapshot.Snapshot, namespace string, now time.Time) (all []*operator) {
 	c := &inspect.Cluster{Snapshot: s, Now: now}
@@ -128,16 +122,15 @@ func wait(found []*operator, c *inspect.Cluster, ns *state.Namespace, plan *olm.
 		}
 		w := &waiting{Plan: plan.Metadata.Name, CSV: r.CSV, Since: plan.Metadata.CreationTimestamp,
 			Decision: answer.Decision.String(), decision: answer.Decision, For: []string{}, Messages: messages(answer)}
-		if notes := c.LeftToUsers(plan); answer.Decision != verdict.Allow {
+		if answer.Decision == verdict.Allow {
+			approver, notes := c.Approver(plan)
+			w.For, w.Messages = []string{approver}, notes
+		} else {
 			for _, reason := range answer.Reasons {
 				if source := reason.Source; source != "" && !slices.Contains(w.For, source) {
 					w.For = append(w.For, source)
 				}
 			}
-		} else if len(notes) > 0 {
-			w.For, w.Messages = []string{approverUser}, notes
-		} else {
-			w.For = []string{approverOpgate}
 		}
 		found[i].Waiting, found[i].Next = w, r.CSV
 	}

@@ -121,7 +121,7 @@ func (o *options) validate(names []string) error {
 	case slices.Contains(names, cli.StandardInput):
 		return self.Usage("- cannot be edited: name files or directories with the policies to edit")
 	case o.all && o.kubeconfig.Overrides.Context.Namespace != "":
-		return self.Usage("-A looks at all namespaces, and -n at one: leave out one of them")
+		return self.Usage(cli.AllOrOne)
 	case len(o.paths) > 0 && len(o.objects) > 0:
 		return self.Usage("--path takes the place of plans: leave out -f")
 	case !slices.Contains(targets, o.to):

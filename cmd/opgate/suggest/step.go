@@ -1,7 +1,6 @@
 package suggest
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -48,13 +47,13 @@ func waiting(state *snapshot.Snapshot, only func(types.NamespacedName) bool, now
 	for ns := range state.All() {
 		for _, plan := range ns.Plans() {
 			key := types.NamespacedName{Namespace: ns.Name(), Name: plan.Metadata.Name}
-			if !plan.AwaitsApproval() || !ns.IsCurrent(plan) || !only(key) {
+			if !ns.Waits(plan) || !only(key) {
 				continue
 			}
 			judged := c.JudgePlan(plan)
 			for _, r := range carrier.Replacements(ns, plan) {
 				s := step{namespace: ns.Name(), pkg: r.Package, from: r.From, source: "installplan " + key.String(),
-					versions: []version{{r.CSV, r.Version, digestOf(plan, r.CSV)}}}
+					versions: []version{{r.CSV, r.Version, plan.BundleDigest(r.CSV)}}}
 				i := slices.IndexFunc(judged.CSVs, func(v verdict.CSV) bool { return v.CSV == r.CSV })
 				for _, reason := range judged.Reasons {
 					if i >= 0 && slices.Contains(judged.CSVs[i].Because, reason.Message) {
@@ -92,16 +91,6 @@ func (s *step) remaining(acceptChanges bool) (why []string) {
 		why = append(why, text.Escape(other))
 	}
 	return why
-}
-
-// digestOf returns the digest of the bundle image of a ClusterServiceVersion of a plan.
-func digestOf(plan *olm.InstallPlan, csv string) (digest string) {
-	for _, lookup := range plan.Status.BundleLookups {
-		if lookup.Identifier == csv {
-			digest = cmp.Or(digest, olm.ImageDigest(lookup.Path))
-		}
-	}
-	return digest
 }
 
 // fault returns why the versions of a step are not written into a policy: plans may name anything.
