@@ -78,13 +78,14 @@ func (d *Demands) ScopeMatters() bool {
 	return err != nil || len(most) != len(least)
 }
 
-// ClusterPermissions returns the cluster-wide rights. If the scope is not known and matters, the namespaced ones are
+// ClusterPermissions returns the cluster-wide rights, each with lists apiGroups, resources, verbs, resourceNames and
+// nonResourceURLs. If the scope is not known and matters, the namespaced ones are
 // missing.
 func (d *Demands) ClusterPermissions() ([]map[string][]string, error) {
 	return d.rights(&d.Spec.clusterPermissions, d.Scope == ScopeCluster, true)
 }
 
-// Permissions returns the namespaced rights.
+// Permissions returns the namespaced rights, in the same form.
 func (d *Demands) Permissions() ([]map[string][]string, error) {
 	return d.rights(&unread{}, true, false)
 }
@@ -124,7 +125,8 @@ type webhookRule struct {
 	Operations  []string `json:"operations"`
 }
 
-// Webhooks returns the rules of webhooks, and an empty one for a webhook that has none, such as one for conversion.
+// Webhooks returns the rules of webhooks, each with lists type, apiGroups, apiVersions, resources and operations, and an
+// empty one for a webhook that has none, such as one for conversion.
 func (d *Demands) Webhooks() ([]map[string][]string, error) {
 	var webhooks []webhook
 	if err := d.Spec.webhooks.read("webhookdefinitions", &webhooks); err != nil {

@@ -345,12 +345,12 @@ type notUpgradeable struct{ csv, why string }
 
 // decodeOperatorCondition retains nothing of an operator that may be replaced.
 func decodeOperatorCondition(raw []byte) (any, error) {
-	c, err := olm.Decode[olm.OperatorCondition](raw)
+	c, err := olm.DecodeOperatorCondition(raw)
 	if err != nil {
 		return nil, err
 	}
-	if why := c.NotUpgradeable(); why != "" {
-		return &notUpgradeable{c.Metadata.Name, why}, nil
+	if why := olm.NotUpgradeable(c); why != "" {
+		return &notUpgradeable{c.Name, why}, nil
 	}
 	return nil, nil
 }
