@@ -74,50 +74,17 @@ type Input struct {
 	Labels map[string]string
 }
 
-// Objects are the admission policies and their bindings. A pair that the API server does not support, or that is not
-// needed, is nil and must not exist.
+// Objects are the admission policies and their bindings.
 type Objects struct {
-	Validating        *admissionv1.ValidatingAdmissionPolicy
-	ValidatingBinding *admissionv1.ValidatingAdmissionPolicyBinding
-	Mutating          *admissionv1.MutatingAdmissionPolicy
-	MutatingBinding   *admissionv1.MutatingAdmissionPolicyBinding
-	// Unpacked is the ValidatingAdmissionPolicy on unpacked bundles; not needed if no user name of OLM is known.
-	Unpacked        *admissionv1.ValidatingAdmissionPolicy
-	UnpackedBinding *admissionv1.ValidatingAdmissionPolicyBinding
-	// Deletion is the ValidatingAdmissionPolicy on deletions; not needed if no policy and no Constraint restricts them.
-	Deletion        *admissionv1.ValidatingAdmissionPolicy
-	DeletionBinding *admissionv1.ValidatingAdmissionPolicyBinding
-	// Evidence is the ValidatingAdmissionPolicy on what Opgate records; not needed if its name or namespace is not
-	// known.
-	Evidence        *admissionv1.ValidatingAdmissionPolicy
-	EvidenceBinding *admissionv1.ValidatingAdmissionPolicyBinding
+	// All are those that must exist, each policy before its binding. What the API server does not support, or is not
+	// needed, must not exist.
+	All []runtime.Object
 	// Left are the OperatorPolicies of which something is left to the webhooks: lists that are too long, and what is more
 	// than the share of the policy's namespace, if there are very many for one namespace or in total.
 	Left []fair.Origin
 	// Unprotected are the OperatorPolicies of which nothing but the policy itself is protected from deletion, and the
 	// Constraints of which something is not, since they are more than an object holds.
 	Unprotected []fair.Origin
-}
-
-// All returns the objects that must exist, policies before bindings.
-func (o *Objects) All() []runtime.Object {
-	var all []runtime.Object
-	if o.Mutating != nil {
-		all = append(all, o.Mutating, o.MutatingBinding)
-	}
-	if o.Validating != nil {
-		all = append(all, o.Validating, o.ValidatingBinding)
-	}
-	if o.Unpacked != nil {
-		all = append(all, o.Unpacked, o.UnpackedBinding)
-	}
-	if o.Deletion != nil {
-		all = append(all, o.Deletion, o.DeletionBinding)
-	}
-	if o.Evidence != nil {
-		all = append(all, o.Evidence, o.EvidenceBinding)
-	}
-	return all
 }
 
 // contents are what the templates are filled in with.
@@ -159,41 +126,39 @@ func Compile(in Input) Objects {
 		c.Actions = []admissionv1.ValidationAction{admissionv1.Audit, admissionv1.Warn}
 	}
 	o := Objects{Left: r.left}
-	if in.Features.ValidatingAdmissionPolicy {
-		o.Validating, o.ValidatingBinding = c.validating("backstop", c.Rows, c.Accounts, c.Kept)
-		spec := &o.Validating.Spec
-		if len(c.Rows.variables) > 0 || len(spec.MatchConditions[0].Expression) > maxCondition {
-			spec.MatchConditions = nil
-		}
-		if len(in.OLM) > 0 {
-			o.Unpacked, o.UnpackedBinding = c.validating("unpacked")
-		}
-		if in.Opgate != "" && in.Namespace != "" {
-			o.Evidence, o.EvidenceBinding = c.evidence(`authorizer.group('admissionregistration.k8s.io')`+
-				`.resource('validatingadmissionpolicies').name('`+EvidenceName+`').check('delete').allowed()`,
-				"users who may delete this ValidatingAdmissionPolicy")
-		}
-		protections, left := in.protections()
-		if o.Unprotected = left; len(protections) > 0 {
-			c.Protections = newTable("protections", "k", protections)
-			o.Deletion, o.DeletionBinding = c.validating("deletion", c.Protections)
-		}
-	}
 	if in.Features.MutatingAdmissionPolicy && !in.Audit {
-		objects := render("subscriptions", c)
-		o.Mutating = objects[0].(*admissionv1.MutatingAdmissionPolicy)
-		o.MutatingBinding = objects[1].(*admissionv1.MutatingAdmissionPolicyBinding)
-		o.Mutating.Labels, o.MutatingBinding.Labels = in.Labels, in.Labels
-		o.Mutating.Spec.Variables = c.Manual.variables
+		objects := c.rendered("subscriptions")
+		objects[0].(*admissionv1.MutatingAdmissionPolicy).Spec.Variables = c.Manual.variables
+		o.All = append(o.All, objects...)
+	}
+	if !in.Features.ValidatingAdmissionPolicy {
+		return o
+	}
+	objects := c.validating("backstop", c.Rows, c.Accounts, c.Kept)
+	spec := &objects[0].(*admissionv1.ValidatingAdmissionPolicy).Spec
+	if len(c.Rows.variables) > 0 || len(spec.MatchConditions[0].Expression) > maxCondition {
+		spec.MatchConditions = nil
+	}
+	o.All = append(o.All, objects...)
+	if len(in.OLM) > 0 {
+		o.All = append(o.All, c.validating("unpacked")...)
+	}
+	protections, left := in.protections()
+	if o.Unprotected = left; len(protections) > 0 {
+		c.Protections = newTable("protections", "k", protections)
+		o.All = append(o.All, c.validating("deletion", c.Protections)...)
+	}
+	if in.Opgate != "" && in.Namespace != "" {
+		o.All = append(o.All, c.evidence(`authorizer.group('admissionregistration.k8s.io')`+
+			`.resource('validatingadmissionpolicies').name('`+EvidenceName+`').check('delete').allowed()`,
+			"users who may delete this ValidatingAdmissionPolicy")...)
 	}
 	return o
 }
 
 // evidence returns the objects that keep what Opgate records. MayDelete is an expression for the users who may delete it
 // beside Opgate, and who names them, "" for none.
-func (c contents) evidence(mayDelete, who string) (
-	*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding,
-) {
+func (c contents) evidence(mayDelete, who string) []runtime.Object {
 	if who != "" {
 		who = ", and for its deletion " + who
 	}
@@ -203,17 +168,22 @@ func (c contents) evidence(mayDelete, who string) (
 }
 
 // validating returns the objects of a template, with tables that it uses.
-func (c *contents) validating(name string, tables ...table) (
-	*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding,
-) {
-	objects := render(name, c)
-	policy := objects[0].(*admissionv1.ValidatingAdmissionPolicy)
-	binding := objects[1].(*admissionv1.ValidatingAdmissionPolicyBinding)
-	policy.Labels, binding.Labels = c.Labels, c.Labels
+func (c *contents) validating(name string, tables ...table) []runtime.Object {
+	objects := c.rendered(name)
+	spec := &objects[0].(*admissionv1.ValidatingAdmissionPolicy).Spec
 	var variables []admissionv1.Variable
 	for _, t := range tables {
 		variables = append(variables, t.variables...)
 	}
-	policy.Spec.Variables = append(variables, policy.Spec.Variables...)
-	return policy, binding
+	spec.Variables = append(variables, spec.Variables...)
+	return objects
+}
+
+// rendered returns the objects of a template, with the labels.
+func (c *contents) rendered(name string) []runtime.Object {
+	objects := render(name, c)
+	for _, o := range objects {
+		o.(metav1.Object).SetLabels(c.Labels)
+	}
+	return objects
 }

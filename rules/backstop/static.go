@@ -2,9 +2,11 @@ package backstop
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/opgate/opgate/internal/metakey"
@@ -49,9 +51,10 @@ func CompileStatic(in StaticInput) (validating, mutating []runtime.Object) {
 		ProbeLease, ProbeAnswer + in.Set})
 	c := contents{Input: &Input{Opgate: in.Opgate, Namespace: in.Namespace},
 		Actions: []admissionv1.ValidationAction{admissionv1.Deny}}
-	in.Compiled.Evidence, in.Compiled.EvidenceBinding = c.evidence(
-		"request.userInfo.username in "+quoteList(in.Maintainers), strings.Join(in.Maintainers, ", "))
-	for _, object := range in.Compiled.All() {
+	compiled := slices.DeleteFunc(slices.Clone(in.Compiled.All),
+		func(o runtime.Object) bool { return o.(metav1.Object).GetName() == EvidenceName })
+	for _, object := range append(compiled, c.evidence("request.userInfo.username in "+quoteList(in.Maintainers),
+		strings.Join(in.Maintainers, ", "))...) {
 		switch o := object.DeepCopyObject().(type) {
 		case *admissionv1.ValidatingAdmissionPolicy:
 			o.Name += staticSuffix
