@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -237,9 +238,6 @@ func unsafeUpgrades(in *OperatorGroupInput) verdict.Finding {
 
 // OverrideAsked returns the override that a write adds.
 func (in *OperatorGroupInput) OverrideAsked() Override {
-	var before *olm.ObjectMeta
-	if in.Old != nil {
-		before = &in.Old.Metadata
-	}
-	return overrideAsked(RuleOperatorGroupOverride, &in.New.Metadata, before, in.Now)
+	return overrideAsked(RuleOperatorGroupOverride, &in.New.Metadata,
+		&cmp.Or(in.Old, &olm.OperatorGroup{}).Metadata, in.Now)
 }

@@ -68,7 +68,7 @@ func BenchmarkDecide(b *testing.B) {
 	policy := stored(b, spec([]string{on("Policy a"), on("Policy b")}, template("one", on("Policy c")), template("two"),
 		template("three")))
 	p := Read(policy)
-	observed := Observed{State: Pending, HasState: true}
+	observed := Observed{State: Pending}
 	b.ReportAllocs()
 	for b.Loop() {
 		in := StatusInput{Policy: policy, Read: p, Now: noon}

@@ -28,9 +28,9 @@ func TestDecide(t *testing.T) {
 	hub := plain
 	hub.HubError = "no such value"
 	db := dep("Policy", "db", Compliant)
-	met := []Result{Evaluate(db, Observed{State: Compliant, HasState: true})}
-	unmet := []Result{Evaluate(db, Observed{State: NonCompliant, HasState: true})}
-	stale := []Result{Evaluate(db, Observed{State: NonCompliant, HasState: true, Generation: 2, HasObserved: true,
+	met := []Result{Evaluate(db, Observed{State: Compliant})}
+	unmet := []Result{Evaluate(db, Observed{State: NonCompliant})}
+	stale := []Result{Evaluate(db, Observed{State: NonCompliant, Generation: 2, HasObserved: true,
 		ObservedGeneration: 1})}
 	unread := []Result{Evaluate(db, Observed{Reason: NotRead})}
 	unreadable := []Result{Evaluate(db, Observed{Reason: NotRead, Detail: "its webhook is down"})}
@@ -257,7 +257,7 @@ func TestDecideNeverOpensTheGate(t *testing.T) {
 	p := &Policy{Namespace: "shop", Name: "app"}
 	db := dep("Policy", "db", Compliant)
 	results := map[string][]Result{
-		"none": nil, "met": {Evaluate(db, Observed{State: Compliant, HasState: true})},
+		"none": nil, "met": {Evaluate(db, Observed{State: Compliant})},
 		"unmet":  {Evaluate(db, Observed{Reason: NotFound})},
 		"stale":  {Evaluate(db, Observed{Generation: 2, HasObserved: true})},
 		"unread": {Evaluate(db, Observed{Reason: NotRead})},

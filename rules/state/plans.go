@@ -85,14 +85,6 @@ type Installed struct {
 	NotUpgradeable string
 }
 
-// ContentsDigest is that of the spec, zero if it is not known.
-func (c *Installed) ContentsDigest() (digest [sha256.Size]byte) {
-	if c.Spec == nil {
-		return digest
-	}
-	return c.Spec.ContentsDigest()
-}
-
 // InstalledBy returns what a ClusterServiceVersion installs; installs is false for a copy of one that is installed in
 // another namespace, and for a virtual operator, which installs nothing. A CSV whose properties do not parse is still
 // installed, with an unknown package.
