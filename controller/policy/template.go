@@ -24,7 +24,7 @@ func (rec *reconciliation) template(ctx context.Context, t *dependency.Template)
 		m = rec.state.template(t.Ref)
 	}
 	kind := rec.watches.Lookup(t.Ref.Group, t.Ref.Kind)
-	in := &dependency.TemplateInput{Policy: rec.read, Template: *t, Mode: rec.PendingGuards,
+	in := &dependency.TemplateInput{Template: *t, Mode: rec.PendingGuards,
 		KindFault: rec.unverified(t)}
 	known := true
 	if t.Readable && t.Fault == "" && in.KindFault == "" {

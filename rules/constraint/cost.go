@@ -225,7 +225,7 @@ func mul(a, b uint64) uint64 {
 }
 
 // The sizes for which rules are admitted: a rule whose estimate for them exceeds the limit is refused. What it costs on
-// the bundle at hand is counted while it runs (count.go).
+// the bundle at hand is counted while it runs.
 const (
 	hintedElements = 64  // of a list or map
 	hintedText     = 256 // characters

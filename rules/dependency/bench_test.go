@@ -78,7 +78,7 @@ func BenchmarkDecide(b *testing.B) {
 			for _, d := range tm.Dependencies {
 				results = append(results, Evaluate(*d, observed))
 			}
-			in.Outcomes = append(in.Outcomes, Decide(TemplateInput{Policy: p, Template: *tm, Results: results}))
+			in.Outcomes = append(in.Outcomes, Decide(TemplateInput{Template: *tm, Results: results}))
 		}
 		policy.Status, _ = NextStatus(in)
 	}

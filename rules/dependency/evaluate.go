@@ -153,14 +153,11 @@ type Result struct {
 	State State
 	// Text explains the reason.
 	Text string
-	// UID and Generation are the object's, zero if it does not exist.
-	UID        types.UID
-	Generation int64
 }
 
 // Evaluate reports whether a dependency is met by what was observed.
 func Evaluate(d Dependency, o Observed) Result {
-	f := Result{Dependency: d, UID: o.UID, Generation: o.Generation, State: o.State}
+	f := Result{Dependency: d, State: o.State}
 	switch {
 	case o.Reason == NotFound && d.constraintTemplate() && (d.Want == NonCompliant || d.Want == Pending):
 		f.Met = true // for this kind, existing means Compliant

@@ -92,8 +92,6 @@ type Dependency struct {
 	Want    State
 	// Path is the path of the field.
 	Path string
-	// IgnoredNamespace is a namespace in the spec that is ignored.
-	IgnoredNamespace string
 }
 
 // Clash is one object that a Policy names inconsistently.

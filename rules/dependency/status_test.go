@@ -253,7 +253,7 @@ func TestStatusAtTheStart(t *testing.T) {
 		Dependencies: []*Dependency{&db}}
 	next := func(at time.Time, ignore bool, observed Observed) []Event {
 		tm.IgnorePending = ignore
-		out := Decide(TemplateInput{Policy: Read(p), Template: tm, Results: []Result{Evaluate(db, observed)}})
+		out := Decide(TemplateInput{Template: tm, Results: []Result{Evaluate(db, observed)}})
 		s, events := NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: []TemplateOutcome{out}, Now: at})
 		p.Status = s
 		return events
@@ -441,12 +441,12 @@ func TestEventsOfOperatorPolicies(t *testing.T) {
 		tm := Template{Name: "a", Ref: Ref{Group: PolicyGroup, Kind: kind, Namespace: "shop", Name: "a"},
 			Readable: true}
 		live := &Live{Ours: true, Object: map[string]any{}, Observed: Observed{State: Compliant}}
-		out := Decide(TemplateInput{Policy: Read(p), Template: tm, Live: live})
+		out := Decide(TemplateInput{Template: tm, Live: live})
 		s, events := NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: []TemplateOutcome{out}, Now: noon})
 		if len(events) != want || len(s.Details[0].History) != 1 {
 			t.Errorf("%s: events %v, history %v", kind, events, s.Details[0].History)
 		}
-		waits := Decide(TemplateInput{Policy: Read(p), Template: tm,
+		waits := Decide(TemplateInput{Template: tm,
 			Results: []Result{Evaluate(dep("Policy", "db", Compliant), Observed{Reason: NotFound})}})
 		if _, events = NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: []TemplateOutcome{waits},
 			Now: noon}); len(events) != 1 {

@@ -133,7 +133,6 @@ func TestDependenciesAfter(t *testing.T) {
 			in: TemplateInput{Results: []Result{notMet}, WriteFault: "forbidden"}, want: unsatisfied},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.in.Policy, c.in.Template.Suspendable = &Policy{}, true
 			c.in.Template.Met, c.in.Template.Reported = satisfied, c.reported
 			if got := Decide(c.in).Dependencies; got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
