@@ -47,18 +47,9 @@ func (c *Cluster) AddConstraint(d *constraint.Definition) {
 	c.Definitions = append(c.Definitions, d)
 }
 
-// AddNamespace adds a namespace's own UID, labels and state.
-func (c *Cluster) AddNamespace(name, uid string, labels map[string]string, deleting bool) {
-	n := c.namespace(name)
-	n.Exists, n.UID, n.Labels, n.Deleting = true, uid, labels, deleting
-}
-
-// AddRecord adds what is recorded of what was installed in a namespace.
-func (c *Cluster) AddRecord(r *state.InstallRecord) { c.namespace(r.Namespace).Record = r }
-
 // AddPolicy adds a policy to the namespace that it governs, or to every namespace.
 func (c *Cluster) AddPolicy(p *operatorpolicy.Policy) {
-	n := c.namespace(p.Concerns())
+	n := c.Namespace(p.Concerns())
 	n.Policies = append(n.Policies,
 		p.SuspendedBy(c.Graph.Suspending(dependency.OperatorPolicyRef(p.Namespace, p.Name))))
 	if p.AnyNamespace {
@@ -66,42 +57,16 @@ func (c *Cluster) AddPolicy(p *operatorpolicy.Policy) {
 	}
 }
 
-// AddSubscription adds a Subscription.
-func (c *Cluster) AddSubscription(s *olm.Subscription) {
-	n := c.namespace(s.Metadata.Namespace)
-	n.Subscriptions = append(n.Subscriptions, s)
-}
-
-// AddPlan adds an InstallPlan.
-func (c *Cluster) AddPlan(p *olm.InstallPlan) {
-	n := c.namespace(p.Metadata.Namespace)
-	n.Plans = append(n.Plans, p)
-}
-
-// AddOperatorGroup adds an OperatorGroup.
-func (c *Cluster) AddOperatorGroup(g *olm.OperatorGroup) {
-	n := c.namespace(g.Metadata.Namespace)
-	n.Groups = append(n.Groups, g)
-}
-
 // AddCSV adds a ClusterServiceVersion, with its Bundle.
 func (c *Cluster) AddCSV(csv *olm.CSV) {
-	n := c.namespace(csv.Metadata.Namespace)
+	n := c.Namespace(csv.Metadata.Namespace)
 	if n.Stored = append(n.Stored, csv); state.InstallsOperator(csv) {
 		n.CSVs = append(n.CSVs, state.Installed{Bundle: csv.Bundle, UID: csv.Metadata.UID})
 	}
 }
 
-// AddNotUpgradeable adds why a ClusterServiceVersion must not be replaced now.
-func (c *Cluster) AddNotUpgradeable(namespace, csv, why string) {
-	n := c.namespace(namespace)
-	if n.NotUpgradeable == nil {
-		n.NotUpgradeable = map[string]string{}
-	}
-	n.NotUpgradeable[csv] = why
-}
-
-func (c *Cluster) namespace(name string) *state.NamespaceContents {
+// Namespace returns what is known of a namespace, to be added to.
+func (c *Cluster) Namespace(name string) *state.NamespaceContents {
 	if c.contents == nil {
 		c.contents = map[string]*state.NamespaceContents{}
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/opgate/opgate/internal/crdschema"
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
@@ -127,7 +127,7 @@ func FaultText(f constraint.Fault) string {
 // nor an annotation that is read passes.
 func JudgeConstraint(in ConstraintInput) verdict.Verdict {
 	c := in.Constraint
-	v := verdict.Verdict{Object: "constraint " + (&olm.ObjectMeta{Name: c.Name, GenerateName: c.GenerateName}).Key()}
+	v := verdict.Verdict{Object: dependency.ObjectName("constraint", &c.ObjectMeta)}
 	if in.Old != nil && len(in.Strict) == 0 && reflect.DeepEqual(in.Old.Spec, c.Spec) &&
 		sameRead(in.Old.Annotations, c.Annotations) {
 		return v

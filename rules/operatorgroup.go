@@ -128,11 +128,9 @@ func (in *OperatorGroupInput) groupOf(g *olm.OperatorGroup) constraint.Group {
 // others returns the names of the other OperatorGroups in the namespace, sorted.
 func (in *OperatorGroupInput) others() []string {
 	var names []string
-	if in.Namespace != nil {
-		for _, g := range in.Namespace.Groups() {
-			if g.Metadata.Name != in.New.Metadata.Name {
-				names = append(names, g.Metadata.Name)
-			}
+	for _, g := range in.Namespace.Groups() {
+		if g.Metadata.Name != in.New.Metadata.Name {
+			names = append(names, g.Metadata.Name)
 		}
 	}
 	slices.Sort(names)

@@ -104,8 +104,7 @@ type OperatorPolicyInput struct {
 
 // OperatorPolicyObject returns the name of an OperatorPolicy as used in verdicts.
 func OperatorPolicyObject(op *policyv1beta2.OperatorPolicy) string {
-	meta := olm.ObjectMeta{Namespace: op.Namespace, Name: op.Name, GenerateName: op.GenerateName}
-	return "operatorpolicy " + meta.Key()
+	return dependency.ObjectName("operatorpolicy", &op.ObjectMeta)
 }
 
 // DecodeOperatorPolicy decodes an OperatorPolicy as the API server does, and returns unknown and duplicate fields with

@@ -36,7 +36,7 @@ func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 	stored := current.Policy(w.NamespacedName)
 	if stored == nil {
 		r.watches.Set(w.NamespacedName, nil)
-		r.state.forget(w.NamespacedName)
+		r.state.Delete(w.NamespacedName)
 		return reconcile.Result{}, nil
 	}
 	if stored.Read == nil {
@@ -302,7 +302,9 @@ func (rec *reconciliation) release(ctx context.Context) error {
 // deleteAll deletes some of the Policy's objects, in a fixed order. A deletion that fails does not stop the others.
 func (rec *reconciliation) deleteAll(ctx context.Context, some func(*unstructured.Unstructured) bool) error {
 	var errs []error
-	for _, u := range sorted(rec.live) {
+	for _, u := range slices.SortedFunc(maps.Values(rec.live), func(a, b *unstructured.Unstructured) int {
+		return dependency.RefOf(a).Compare(dependency.RefOf(b))
+	}) {
 		if !some(u) || u.GetDeletionTimestamp() != nil || !dependency.LiveOf(u.Object, rec.read).Ours {
 			continue
 		}
@@ -312,13 +314,4 @@ func (rec *reconciliation) deleteAll(ctx context.Context, some func(*unstructure
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func sorted(live map[dependency.Ref]*unstructured.Unstructured) []*unstructured.Unstructured {
-	all := make([]*unstructured.Unstructured, 0, len(live))
-	for _, u := range live {
-		all = append(all, u)
-	}
-	slices.SortFunc(all, func(a, b *unstructured.Unstructured) int { return dependency.RefOf(a).Compare(dependency.RefOf(b)) })
-	return all
 }

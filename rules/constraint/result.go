@@ -23,16 +23,7 @@ const (
 
 // String returns the name of the outcome.
 func (o Outcome) String() string {
-	switch o {
-	case Satisfied:
-		return "satisfied"
-	case Violated:
-		return "violated"
-	case Undecided:
-		return "undecided"
-	default:
-		return "failed"
-	}
+	return [...]string{"satisfied", "violated", "undecided", "failed"}[o]
 }
 
 // Result is that of a constraint which a bundle does not satisfy. Results are shared: they must not be changed.

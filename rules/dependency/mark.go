@@ -150,19 +150,14 @@ const UnverifiedText = "the rights of the Policy's author were not verified when
 	"a user with the right to create what it makes has to write it again, with annotation " +
 	metakey.Verified + " changed or left out, while opgate answers"
 
-// narrowText is why a template is not applied whose author may not read one of its dependencies.
-func narrowText(d Dependency) string {
-	return "it waits for " + d.String() +
-		", which is in no namespace, and the right of the Policy's author to get it was not verified (" + string(RulePolicyDependencyAccess) + "): " +
-		"a user with the right to get all of its kind has to write the Policy again, with annotation " +
-		metakey.Verified + " changed or left out"
-}
-
 // Uncovered returns why a template is not applied although its Policy has a valid mark, "" if it is.
 func (v Verification) Uncovered(t *Template) string {
 	for _, d := range t.Dependencies {
 		if !v.Covers(*d) {
-			return narrowText(*d)
+			return "it waits for " + d.String() +
+				", which is in no namespace, and the right of the Policy's author to get it was not verified (" + string(RulePolicyDependencyAccess) + "): " +
+				"a user with the right to get all of its kind has to write the Policy again, with annotation " +
+				metakey.Verified + " changed or left out"
 		}
 	}
 	return ""
