@@ -3,6 +3,8 @@ package olm
 import (
 	"reflect"
 	"testing"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 )
 
 // TestReadDefinitions reads what a ClusterServiceVersion owns and requires, and nothing of what is in another form.
@@ -10,15 +12,12 @@ func TestReadDefinitions(t *testing.T) {
 	owned, required := ReadDefinitions([]byte(`{"spec":{"customresourcedefinitions":{
 		"owned":[{"name":"etcdclusters.etcd.database.coreos.com","version":"v1beta2","kind":"EtcdCluster","displayName":"etcd"}],
 		"required":[{"name":"vaults.vault.example.com","kind":"Vault"}]}}}`))
-	if want := []Definition{{Name: "etcdclusters.etcd.database.coreos.com", Version: "v1beta2",
-		Kind: "EtcdCluster"}}; !reflect.DeepEqual(owned, want) {
+	if want := []v1alpha1.CRDDescription{{Name: "etcdclusters.etcd.database.coreos.com", Version: "v1beta2",
+		Kind: "EtcdCluster", DisplayName: "etcd"}}; !reflect.DeepEqual(owned, want) {
 		t.Errorf("owned are %v, want %v", owned, want)
 	}
-	if want := []Definition{{Name: "vaults.vault.example.com", Kind: "Vault"}}; !reflect.DeepEqual(required, want) {
+	if want := []v1alpha1.CRDDescription{{Name: "vaults.vault.example.com", Kind: "Vault"}}; !reflect.DeepEqual(required, want) {
 		t.Errorf("required are %v, want %v", required, want)
-	}
-	if plural, group := owned[0].Resource(); plural != "etcdclusters" || group != "etcd.database.coreos.com" {
-		t.Errorf("its objects are %s of %s", plural, group)
 	}
 	for _, other := range []string{`{}`, `{"spec":{"customresourcedefinitions":[]}}`,
 		`{"spec":{"customresourcedefinitions":{"owned":"x"}}}`, `nothing`} {

@@ -38,7 +38,7 @@ func deletionServerOf(t testing.TB, in backstop.Input) *apiServer {
 	if len(o.Unprotected) > 0 {
 		t.Fatalf("nothing protects %v", o.Unprotected)
 	}
-	return newAPIServer(t, &backstop.Objects{Validating: o.Deletion, ValidatingBinding: o.DeletionBinding})
+	return newAPIServer(t, &parts{Validating: o.Deletion, ValidatingBinding: o.DeletionBinding})
 }
 
 const uid = "0c1f2a3b"
@@ -397,8 +397,8 @@ func TestDeletionNotNeeded(t *testing.T) {
 		func(s *spec) { s.Deletion, s.RemediationAction = policyv1beta2.DeletionDeny, policyv1beta2.Inform })
 	o := compile(backstop.Input{Features: everything,
 		Policies: []*operatorpolicy.Policy{policy("a", "shop", "etcd", deletion(policyv1beta2.DeletionAllow)), informs}})
-	if o.Deletion != nil || o.DeletionBinding != nil || len(o.All()) != 6 {
-		t.Errorf("there are %d objects", len(o.All()))
+	if o.Deletion != nil || o.DeletionBinding != nil || len(o.All) != 6 {
+		t.Errorf("there are %d objects", len(o.All))
 	}
 }
 
@@ -423,7 +423,7 @@ func TestDeletionBounds(t *testing.T) {
 	if size := o.Deletion.Size(); size > 5<<18 {
 		t.Errorf("the object has %d bytes", size)
 	}
-	s := newAPIServer(t, &backstop.Objects{Validating: o.Deletion, ValidatingBinding: o.DeletionBinding})
+	s := newAPIServer(t, &parts{Validating: o.Deletion, ValidatingBinding: o.DeletionBinding})
 	got := s.judge(t, write{resource: "subscriptions", user: "admin", old: subscriptionTo("shop", "etcd", nil)})
 	if len(got.failed) > 0 || len(got.refused) != 1 {
 		t.Errorf("%+v, want a refusal", got)
@@ -640,7 +640,7 @@ func TestDeletionByConstraintBounds(t *testing.T) {
 	if size := o.Deletion.Size(); size > 5<<18 {
 		t.Errorf("the object has %d bytes", size)
 	}
-	s := newAPIServer(t, &backstop.Objects{Validating: o.Deletion, ValidatingBinding: o.DeletionBinding})
+	s := newAPIServer(t, &parts{Validating: o.Deletion, ValidatingBinding: o.DeletionBinding})
 	for _, w := range []write{{resource: "subscriptions", old: subscriptionTo("anywhere", "etcd", nil)},
 		{resource: "operatorgroups", old: groupIn("shop")},
 		{resource: "operatorgroups", old: groupIn("hostile-with-a-long-name-00001")}} {

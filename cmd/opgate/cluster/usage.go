@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -13,7 +15,6 @@ import (
 
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/olm"
 )
 
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
@@ -32,8 +33,8 @@ type Usage struct {
 
 // Usage counts the objects of a definition in all namespaces or, where the user may not list these, in one. It reads
 // their metadata, and one page of it. The error names what may not be listed, or what does not exist.
-func (r *Reader) Usage(ctx context.Context, of olm.Definition, namespace string, first int) (*Usage, error) {
-	plural, group := of.Resource()
+func (r *Reader) Usage(ctx context.Context, of v1alpha1.CRDDescription, namespace string, first int) (*Usage, error) {
+	plural, group, _ := strings.Cut(of.Name, ".")
 	resource := schema.GroupVersionResource{Group: group, Version: of.Version, Resource: plural}
 	definition, err := r.objects.Resource(definitions).Get(ctx, of.Name, metav1.GetOptions{})
 	switch {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -63,7 +64,7 @@ type impact struct {
 	Definitions   []definitionImpact `json:"definitions"`
 	NeededBy      []dependent        `json:"neededBy"`
 
-	owned, required []olm.Definition
+	owned, required []v1alpha1.CRDDescription
 	requires        []olm.Capability
 }
 
@@ -194,7 +195,7 @@ func installedOperators(ctx context.Context, reader *cluster.Reader, namespace s
 // isNamed reports whether a name is that of the operator, or of a definition that it owns.
 func (i *impact) isNamed(name string) bool {
 	return i.Package == name || i.CSV == name || slices.Contains(i.Subscriptions, name) ||
-		slices.ContainsFunc(i.owned, func(d olm.Definition) bool { return d.Name == name })
+		slices.ContainsFunc(i.owned, func(d v1alpha1.CRDDescription) bool { return d.Name == name })
 }
 
 // count reads the definitions and their objects.
@@ -207,8 +208,8 @@ func (i *impact) count(ctx context.Context, reader *cluster.Reader, stderr io.Wr
 				text.Escape(err.Error()))
 		}
 		for _, name := range names {
-			if !slices.ContainsFunc(i.owned, func(d olm.Definition) bool { return d.Name == name }) {
-				i.owned = append(i.owned, olm.Definition{Name: name})
+			if !slices.ContainsFunc(i.owned, func(d v1alpha1.CRDDescription) bool { return d.Name == name }) {
+				i.owned = append(i.owned, v1alpha1.CRDDescription{Name: name})
 			}
 		}
 	}
@@ -238,8 +239,8 @@ func (i *impact) neededBy(all []*impact) {
 		}
 		var needs []string
 		for _, d := range i.owned {
-			_, group := d.Resource()
-			if slices.ContainsFunc(other.required, func(r olm.Definition) bool { return r.Name == d.Name }) {
+			_, group, _ := strings.Cut(d.Name, ".")
+			if slices.ContainsFunc(other.required, func(r v1alpha1.CRDDescription) bool { return r.Name == d.Name }) {
 				needs = append(needs, "definition "+d.Name)
 			}
 			for _, c := range other.requires {
