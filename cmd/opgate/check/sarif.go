@@ -104,9 +104,7 @@ func printSARIF(w io.Writer, r *report) error {
 		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules,
 			sarifRule{ID: string(rule.ID), ShortDescription: sarifText{rule.Summary},
 				FullDescription: sarifText{rule.Summary},
-				Help: sarifText{rule.Summary + ". \"opgate explain " + string(rule.ID) +
-					"\" has a sample and what ends a refusal."},
-				HelpURI: help + anchor(rule.ID)})
+				Help: sarifText{rule.Summary}, HelpURI: help + anchor(rule.ID)})
 	}
 	for i := range r.judged {
 		j := &r.judged[i]

@@ -39,19 +39,6 @@ func completeNamespaces(cmd *cobra.Command, _ []string, prefix string) ([]cobra.
 	return names(cmd, prefix, snapshot.Namespaces, keyOf(snapshot.Namespaces))
 }
 
-func completePackages(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return names(cmd, prefix, snapshot.Subscriptions, func(raw []byte) string {
-		sub, err := olm.Decode[olm.Subscription](raw)
-		if err != nil {
-			return ""
-		}
-		return sub.Spec.Package
-	})
-}
-
 // completeWhy completes kinds, then names.
 func completeWhy(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	switch len(args) {
