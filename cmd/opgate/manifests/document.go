@@ -64,7 +64,9 @@ func jsonValues(c chunk, at Place) (r reading) {
 		return r
 	}
 	decoder := json.NewDecoder(bytes.NewReader(c.text))
-	lineAt := func(offset int) int { return c.line + lineBreaks(c.text[:max(0, min(offset, len(c.text)))]) }
+	lineAt := func(offset int) int {
+		return c.line + bytes.Count(c.text[:max(0, min(offset, len(c.text)))], []byte("\n"))
+	}
 	for {
 		rest := c.text[decoder.InputOffset():]
 		at.Line = lineAt(len(c.text) - len(bytes.TrimLeft(rest, " \t\r\n")))
@@ -94,19 +96,6 @@ func jsonValues(c chunk, at Place) (r reading) {
 }
 
 func problemAt(at Place, text string) Problem { return Problem{Place: at, Text: text} }
-
-func lineBreaks(text []byte) int {
-	n := 0
-	for len(text) > 0 {
-		length := lineLength(text)
-		if length == len(text) && breakLength(text[length-1:]) == 0 {
-			break
-		}
-		n++
-		text = text[length:]
-	}
-	return n
-}
 
 // repeated finds the keys that stand twice in a JSON document.
 func (d *document) repeated() (problems []Problem) {

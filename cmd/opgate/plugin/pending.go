@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/printers"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/cluster"
 	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/internal/text"
@@ -140,30 +142,70 @@ func (o *options) pending(cmd *cobra.Command, selector string, now func() time.T
 	if err != nil {
 		return nil, err
 	}
+	plans, err := o.waiting(cmd, now)
+	return slices.DeleteFunc(plans, func(p pendingPlan) bool { return selected != nil && !selected[p.key()] }), err
+}
+
+// selected returns which plans a label selector selects, as the API server says: rules read no labels of plans, so that
+// they are not kept. It is nil without a selector.
+func (o *options) selected(cmd *cobra.Command, selector string) (map[types.NamespacedName]bool, error) {
+	if selector == "" {
+		return nil, nil
+	}
+	if _, err := labels.Parse(selector); err != nil {
+		return nil, cli.Usage(cmd, "-l %s: %s", text.Quote(selector), text.Escape(err.Error()))
+	}
+	client, err := o.metadata()
+	if err != nil {
+		return nil, err
+	}
+	list, err := client.Resource(snapshot.InstallPlans.GroupVersionResource()).Namespace(o.namespace).List(
+		cmd.Context(), metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return nil, unusable("list InstallPlans: %s", text.Escape(err.Error()))
+	}
+	selected := map[types.NamespacedName]bool{}
+	for i := range list.Items {
+		selected[types.NamespacedName{Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}] = true
+	}
+	return selected, nil
+}
+
+// metadata returns a client for metadata.
+func (o *options) metadata() (metadata.Interface, error) {
+	config, err := o.kubeconfig.Load()
+	if err != nil {
+		return nil, err
+	}
+	client, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, unusable("make a client: %v", err)
+	}
+	return client, nil
+}
+
+// waiting returns the plans that wait.
+func (o *options) waiting(cmd *cobra.Command, now func() time.Time) ([]pendingPlan, error) {
 	state, err := o.read(cmd.Context(), cmd.ErrOrStderr(), cluster.Options{Namespace: o.namespace})
 	if d := o.dryRunAfter(err); d != nil && o.namespace != "" {
 		plans, err := d.pending(cmd.Context(), o.namespace, cmd.ErrOrStderr(), err)
 		if err != nil {
 			return nil, unusable("%s", text.Escape(err.Error()))
 		}
-		return selected.of(plans), nil
+		return plans, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return selected.of(pendingPlans(state, now())), nil
+	return pendingPlans(state, now()), nil
 }
 
 // watch calls a function after objects that plans are judged by have changed, at most once a second, until the context
 // ends or the function fails.
 func (o *options) watch(ctx context.Context, do func() error) error {
-	config, err := o.kubeconfig.Load()
+	client, err := o.metadata()
 	if err != nil {
 		return err
-	}
-	client, err := metadata.NewForConfig(config)
-	if err != nil {
-		return unusable("make a client: %v", err)
 	}
 	changed := make(chan struct{}, 1)
 	note := func(any) {

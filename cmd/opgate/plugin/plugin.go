@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -109,6 +108,3 @@ func (o *options) read(ctx context.Context, stderr io.Writer, in cluster.Options
 	}
 	return state, nil
 }
-
-// colored reports whether to print in colors.
-func colored(out io.Writer) bool { return cli.Colors(out, os.Getenv) }
