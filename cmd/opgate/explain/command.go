@@ -32,8 +32,8 @@ func Command() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain [RULE|REFUSAL|-]...",
 		Short: "Say what a rule in a refusal means",
-		Long: `Say when rules apply, and where the documentation has an example and what to do about them: rules by their names, or
-those that a refusal names, which is read from standard input for "-". Without an argument all rules are listed.`,
+		Long: `Say when rules apply, and where the documentation has an example and what to do about them: rules by their names, all
+of a kind, such as bundle, or those that a refusal names, which is read from standard input for "-". Without an argument all rules are listed.`,
 		Example: `  # the rule in "etcdoperator.v0.9.4 is not allowed by OperatorPolicy policies/etcd (bundle/version)"
   opgate explain bundle/version
 
@@ -51,8 +51,9 @@ those that a refusal names, which is read from standard input for "-". Without a
 					arg = string(data)
 				}
 				ids, before := ruleID.FindAllString(strings.ToLower(arg), -1), len(named)
+				kind := strings.TrimRight(arg, "*/") + "/"
 				for _, r := range all {
-					if slices.Contains(ids, string(r.ID)) {
+					if id := string(r.ID); slices.Contains(ids, id) || strings.HasPrefix(id, kind) {
 						named = append(named, r)
 					}
 				}
@@ -65,7 +66,7 @@ those that a refusal names, which is read from standard input for "-". Without a
 				named = all
 			}
 			for _, r := range named {
-				properties := r.Outcomes.String()
+				properties := strings.ReplaceAll(r.Outcomes.String(), ",", ", ")
 				if r.Override {
 					properties += ", override"
 				}
