@@ -238,23 +238,6 @@ func tooLargeToReport(raw []byte) bool {
 	return n > maxReportedValues || len(raw) > maxReportedBytes
 }
 
-// maxDefinitions bounds each list of definitions.
-const maxDefinitions = 4096
-
-// ReadDefinitions reads from the JSON of a ClusterServiceVersion which definitions it owns and which it requires. What
-// is of another type counts as unset.
-func ReadDefinitions(raw []byte) (owned, required []v1alpha1.CRDDescription) {
-	var object struct {
-		Spec struct {
-			Definitions v1alpha1.CustomResourceDefinitions `json:"customresourcedefinitions"`
-		} `json:"spec"`
-	}
-	_ = apijson.Unmarshal(raw, &object) // what is of another type counts as unset
-	lists := object.Spec.Definitions
-	return lists.Owned[:min(len(lists.Owned), maxDefinitions)],
-		lists.Required[:min(len(lists.Required), maxDefinitions)]
-}
-
 // Group is the API group of OLM, of which the Constraint is part too.
 const Group = "operators.coreos.com"
 
