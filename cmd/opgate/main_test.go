@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
@@ -80,7 +81,7 @@ func wrong(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// stored responds to lists with the objects of a file: a resource is a key of it, in the plural. Watches stay open.
+// stored responds to requests for the objects of a file: a resource is a key of it, in the plural. Watches stay open.
 func stored(file string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -98,7 +99,15 @@ func stored(file string) http.HandlerFunc {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		items := all[r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]]
+		path := strings.Split(r.URL.Path, "/")
+		last := len(path) - 1
+		for _, item := range all[path[max(last-1, 0)]] { // a single object is asked for
+			if u := (unstructured.Unstructured{Object: item.(map[string]any)}); u.GetName() == path[last] {
+				_ = json.NewEncoder(w).Encode(u.Object)
+				return
+			}
+		}
+		items := all[path[last]]
 		if items == nil {
 			items = []any{}
 		}

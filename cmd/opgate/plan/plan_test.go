@@ -161,8 +161,8 @@ func TestPathPicture(t *testing.T) {
 		}
 	}
 	for _, m := range []mark{isInstalled, isAllowed, isHeld, isRefused, isDeprecated} {
-		if strings.Count(got, m.sign) < 2 || strings.Count(got, m.word) < 2 {
-			t.Errorf("no version of the picture is %s", m.word)
+		if strings.Count(got, m.Sign) < 2 || strings.Count(got, m.Word) < 2 {
+			t.Errorf("no version of the picture is %s", m.Word)
 		}
 	}
 }

@@ -23,9 +23,9 @@ func formatNames() []string { return slices.Sorted(maps.Keys(formats)) }
 
 // mark is how a version is shown: a sign, a word and colors, so that each alone tells it.
 type mark struct {
-	sign, word string
-	// ansi is for terminals, stroke and fill are for pictures, dash is the pattern of the frame.
-	ansi, stroke, fill, dash string
+	Sign, Word string
+	// ansi is for terminals, Stroke and Fill are for pictures, Dash is the pattern of the frame.
+	ansi, Stroke, Fill, Dash string
 }
 
 // The marks of versions. deprecated is beside one of the others.
@@ -42,23 +42,13 @@ const (
 	reset    = "\x1b[0m"
 )
 
-func markOf(d verdict.Decision) mark {
-	switch d {
-	case verdict.Allow:
-		return isAllowed
-	case verdict.Hold:
-		return isHeld
-	case verdict.Deny:
-		return isRefused
-	}
-	return isRefused
-}
+var marks = map[verdict.Decision]mark{verdict.Allow: isAllowed, verdict.Hold: isHeld, verdict.Deny: isRefused}
 
 // block is one version of a path.
 type block struct {
 	mark
-	// edge is how it follows the one before, title what it is, lines the rest.
-	edge, title string
+	// Edge is how it follows the one before, title what it is, lines the rest.
+	Edge, title string
 	lines       []string
 }
 
@@ -66,11 +56,11 @@ type block struct {
 func (r *result) blocks() []block {
 	var all []block
 	if r.Installed != "" {
-		all = append(all, block{mark: isInstalled, title: text.Name(r.Installed) + "  " + isInstalled.word})
+		all = append(all, block{mark: isInstalled, title: text.Name(r.Installed) + "  " + isInstalled.Word})
 	}
 	for i, s := range r.Steps {
-		b := block{mark: markOf(s.decision), edge: s.edge()}
-		b.title = text.Name(s.CSV) + "  " + b.word
+		b := block{mark: marks[s.decision], Edge: s.edge()}
+		b.title = text.Name(s.CSV) + "  " + b.Word
 		switch {
 		case s.decision == verdict.Allow && len(s.By) > 0:
 			b.title += " by " + text.Join(s.By, maxNamed)
@@ -81,7 +71,7 @@ func (r *result) blocks() []block {
 			b.title += "  " + nextSign + " next"
 		}
 		if len(s.Deprecated) > 0 {
-			b.title += "  " + isDeprecated.sign + " " + isDeprecated.word
+			b.title += "  " + isDeprecated.Sign + " " + isDeprecated.Word
 		}
 		b.lines = s.lines()
 		all = append(all, b)
@@ -122,9 +112,6 @@ func (s *step) lines() (lines []string) {
 	if s.MaxOpenShiftVersion != "" {
 		add("runs on OpenShift up to %s", text.Escape(s.MaxOpenShiftVersion))
 	}
-	if len(s.Needs) > 0 {
-		add("also needs %s", text.Join(s.Needs, maxNamed))
-	}
 	if s.From == "" {
 		return lines
 	}
@@ -161,10 +148,10 @@ func printText(w io.Writer, r *result, colored bool) error {
 	}
 	paint("", r.heading())
 	for _, b := range r.blocks() {
-		if b.edge != "" {
-			fmt.Fprintln(out, "│ "+b.edge)
+		if b.Edge != "" {
+			fmt.Fprintln(out, "│ "+b.Edge)
 		}
-		paint(b.ansi, b.sign+" "+b.title)
+		paint(b.ansi, b.Sign+" "+b.title)
 		for _, line := range b.lines {
 			fmt.Fprintln(out, "│   "+line)
 		}
