@@ -13,6 +13,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
@@ -107,9 +108,16 @@ func stored(file string) http.HandlerFunc {
 				return
 			}
 		}
-		items := all[path[last]]
-		if items == nil {
-			items = []any{}
+		selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		items := []any{}
+		for _, item := range all[path[last]] {
+			if u := (unstructured.Unstructured{Object: item.(map[string]any)}); selector.Matches(labels.Set(u.GetLabels())) {
+				items = append(items, item)
+			}
 		}
 		_ = json.NewEncoder(w).Encode(map[string]any{"gitVersion": "v1.36.3",
 			"metadata": map[string]any{"resourceVersion": "1"}, "items": items})

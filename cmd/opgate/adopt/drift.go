@@ -48,7 +48,7 @@ func (o *options) compare(found *installed, stdout, stderr io.Writer, now time.T
 		lines = append(lines, policies[found.operators[i].key()].differences(&found.operators[i], now)...)
 	}
 	for key, p := range policies {
-		if !p.found && o.selector == "" && (o.namespace == "" || o.namespace == p.TargetNamespace) {
+		if !p.found && o.selector == "" && (found.scope == "" || found.scope == p.TargetNamespace) {
 			lines = append(lines, fmt.Sprintf("%s: nothing is installed of it (%s)", text.Escape(key), p.place))
 		}
 	}

@@ -1,25 +1,17 @@
 package adopt
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"sync"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/opgate/opgate/cmd/opgate/cluster"
-	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -39,6 +31,8 @@ func (op *operator) key() string { return op.namespace + "/" + op.pkg }
 
 // installed is what was read.
 type installed struct {
+	// scope is the namespace that was looked at; "" for all.
+	scope string
 	// operators are sorted by namespace and Subscription.
 	operators []operator
 	// without is what is installed, or subscribed to, and gets no policy, by namespace.
@@ -63,83 +57,26 @@ func (in *installed) unsaid() (lines []string) {
 
 // read reads the cluster, or files.
 func (o *options) read(ctx context.Context, stdin io.Reader, stderr io.Writer) (*installed, error) {
-	if len(o.files) > 0 {
-		unit, err := manifests.Read(o.files, stdin, stderr, manifests.Options{Namespace: o.namespace})
-		if err != nil {
-			return nil, err
-		}
-		seen := o.selected()
-		for _, object := range unit.Objects {
-			if object.Kind == olm.KindSubscription {
-				seen.add(snapshot.Subscriptions, object.JSON())
-			}
-		}
-		all := unit.Snapshot(facts.Cluster{})
-		return o.collect(all, all, seen), nil
+	kinds := []*snapshot.Kind{snapshot.OperatorPolicies, snapshot.Subscriptions, snapshot.ClusterServiceVersions,
+		snapshot.InstallPlans}
+	stored, err := o.Read(ctx, cluster.Options{Subscriptions: o.selector, Kinds: kinds}, stdin, stderr)
+	if _, missing := errors.AsType[*cluster.NotServed](err); missing { // there is no policy before Opgate is installed
+		stored, err = o.Read(ctx, cluster.Options{Subscriptions: o.selector, Kinds: kinds[1:]}, stdin, stderr)
 	}
-	reader, err := cluster.Connect(o.kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	seen := o.selected()
-	stored, err := reader.Read(ctx, cluster.Options{Namespace: o.namespace, Seen: seen.add,
-		Kinds: []*snapshot.Kind{snapshot.Subscriptions, snapshot.ClusterServiceVersions, snapshot.InstallPlans}})
-	if err != nil {
-		return nil, self.Unusable("%s", text.Escape(err.Error()))
-	}
-	policies, err := reader.Read(ctx, cluster.Options{Kinds: []*snapshot.Kind{snapshot.OperatorPolicies}})
-	if _, missing := errors.AsType[*cluster.NotServed](err); missing {
-		policies, err = &cluster.State{}, nil // there is no policy before Opgate is installed
-	}
-	if err != nil {
-		return nil, self.Unusable("%s", text.Escape(err.Error()))
-	}
-	return o.collect(stored.Snapshot, policies.Snapshot, seen), nil
-}
-
-// selection are the Subscriptions that -l selects.
-type selection struct {
-	labels.Selector
-	mu    sync.Mutex
-	found map[types.NamespacedName]bool
-}
-
-func (o *options) selected() *selection {
-	selector, err := labels.Parse(o.selector)
-	if err != nil {
-		panic(err) // validate has parsed it
-	}
-	return &selection{Selector: selector, found: map[types.NamespacedName]bool{}}
-}
-
-// add looks at the labels of a Subscription.
-func (s *selection) add(kind *snapshot.Kind, raw []byte) {
-	var object metav1.PartialObjectMetadata
-	if kind != snapshot.Subscriptions || json.Unmarshal(bytes.Clone(raw), &object) != nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.found[types.NamespacedName{Namespace: object.Namespace, Name: object.Name}] = s.Matches(labels.Set(object.Labels))
-}
-
-// collect finds the operators in the namespaces of a snapshot; others has the policies that exist.
-func (o *options) collect(all, others *snapshot.Snapshot, selected *selection) *installed {
-	found := &installed{}
-	for ns := range all.All() {
-		if o.namespace != "" && ns.Name() != o.namespace {
-			continue
+	found := &installed{scope: stored.Scope}
+	for ns := range stored.Snapshot.All() {
+		if found.scope == "" || ns.Name() == found.scope {
+			o.collect(stored.Namespace(ns.Name()), found)
 		}
-		var governing *state.Namespace
-		if others != nil {
-			governing = others.WithDependencies(ns.Name())
-		}
-		o.collectIn(ns, governing, selected, found)
 	}
-	return found
+	return found, nil
 }
 
-func (o *options) collectIn(ns, governing *state.Namespace, selected *selection, found *installed) {
+// collect finds the operators in a namespace.
+func (o *options) collect(ns *state.Namespace, found *installed) {
 	subscribed := map[string]bool{}
 	skip := func(format string, args ...any) {
 		found.without = append(found.without, remark{ns.Name(), fmt.Sprintf(format, args...)})
@@ -150,15 +87,14 @@ func (o *options) collectIn(ns, governing *state.Namespace, selected *selection,
 			func(other operator) bool { return other.namespace == ns.Name() && other.pkg == pkg })
 		subscribed[csv] = true
 		switch {
-		case !selected.found[types.NamespacedName{Namespace: ns.Name(), Name: s.Metadata.Name}]:
 		case csv == "":
 			skip("Subscription %s has installed nothing yet, so there is no version to allow", name)
 		case len(validation.IsDNS1123Label(pkg)) > 0:
 			skip("no policy can name package %s of Subscription %s: it is no RFC 1123 label", text.Quote(pkg), name)
 		case !first:
 			skip("Subscription %s is the second one to package %s, and the policy is written for the first", name, text.Name(pkg))
-		case o.check == "" && o.governed(governing, pkg) != "":
-			skip("package %s has a policy already, %s", text.Name(pkg), o.governed(governing, pkg))
+		case o.check == "" && o.governed(ns, pkg) != "":
+			skip("package %s has a policy already, %s", text.Name(pkg), o.governed(ns, pkg))
 		default:
 			found.operators = append(found.operators, o.operatorOf(ns, s))
 		}

@@ -1,14 +1,13 @@
 package adopt
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/blang/semver/v4"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
@@ -57,61 +56,37 @@ func (o *options) policy(b *strings.Builder, op *operator) {
 	for _, what := range op.unsaid {
 		comment(b, what)
 	}
-	spec := &op.subscription.Spec
-	fmt.Fprintf(b, "apiVersion: %s\nkind: %s\nmetadata:\n", policyv1beta2.GroupVersion, policyv1beta2.Kind)
-	field(b, 2, "name", nameOf(op.namespace, op.pkg))
-	field(b, 2, "namespace", o.policies)
-	b.WriteString("spec:\n")
-	field(b, 2, "remediationAction", o.action)
-	field(b, 2, "complianceType", o.as)
-	b.WriteString("  subscription:\n")
-	field(b, 4, "name", op.pkg)
-	field(b, 4, "namespace", op.namespace)
-	field(b, 4, "channel", spec.Channel)
-	field(b, 4, "source", spec.Source)
-	field(b, 4, "sourceNamespace", spec.SourceNamespace)
-	if reserved, fault := spec.Config.Reserved(); fault == "" && len(reserved) > 0 {
+	of := &op.subscription.Spec
+	policy := policyv1beta2.OperatorPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: policyv1beta2.GroupVersion.String(), Kind: policyv1beta2.Kind},
+		ObjectMeta: metav1.ObjectMeta{Name: nameOf(op.namespace, op.pkg), Namespace: o.policies},
+		Spec: policyv1beta2.OperatorPolicySpec{
+			RemediationAction: policyv1beta2.RemediationAction(o.action),
+			ComplianceType:    policyv1beta2.ComplianceType(o.as),
+			Subscription: policyv1beta2.SubscriptionTemplate{Name: op.pkg, Namespace: op.namespace, Channel: of.Channel,
+				Source: of.Source, SourceNamespace: of.SourceNamespace},
+			VersionRange:    rangeFrom(op.version, o.pin),
+			UpgradeApproval: policyv1beta2.UpgradeApprovalAutomatic,
+		}}
+	spec := &policy.Spec
+	if reserved, fault := of.Config.Reserved(); fault == "" && len(reserved) > 0 {
 		// a policy that sets none allows no config that changes what the containers run
-		fmt.Fprintf(b, "    config: %s\n", spec.Config.JSON)
+		spec.Subscription.Config = &apiextensionsv1.JSON{Raw: []byte(of.Config.JSON)}
 	}
-	if allowed := rangeFrom(op.version, o.pin); allowed != "" {
-		field(b, 2, "versionRange", allowed)
-	} else {
-		name := op.csv
+	if spec.VersionRange == "" {
+		spec.Versions = []string{op.csv}
 		if o.digests && op.digest != "" {
-			name += "@" + op.digest
+			spec.Versions[0] += "@" + op.digest
 		}
-		fmt.Fprintf(b, "  versions:\n    - %s\n", scalar(name))
 	}
-	field(b, 2, "upgradeApproval", string(policyv1beta2.UpgradeApprovalAutomatic))
 	if o.action != actions[0] && slices.Index(approvals, o.approve) != slices.Index(complianceTypes, o.as) {
-		field(b, 2, "planApproval", o.approve) // it is not the default
+		spec.PlanApproval = policyv1beta2.PlanApproval(o.approve) // it is not the default
 	}
-}
-
-// field writes a field that is not empty.
-func field(b *strings.Builder, indent int, name, value string) {
-	if value != "" {
-		fmt.Fprintf(b, "%*s%s: %s\n", indent, "", name, scalar(value))
+	written, err := yaml.Marshal(&policy)
+	if err != nil {
+		panic(err) // its config was decoded from JSON
 	}
-}
-
-// plain matches texts that need no quotes in YAML, unless they read as another type.
-var plain = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9./_-]*$`)
-
-// scalar returns a text as YAML.
-func scalar(value string) string {
-	var read any
-	if plain.MatchString(value) && yaml.Unmarshal([]byte(value), &read) == nil && read == any(value) {
-		return value
-	}
-	var quoted bytes.Buffer
-	encoder := json.NewEncoder(&quoted)
-	encoder.SetEscapeHTML(false) // ranges have > and <
-	if err := encoder.Encode(value); err != nil {
-		panic(err) // texts have JSON
-	}
-	return strings.TrimSpace(quoted.String())
+	b.Write(written)
 }
 
 // rangeFrom returns the range that --pin allows from a version on; "" for exact versions, and where no range has the

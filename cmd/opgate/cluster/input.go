@@ -27,7 +27,7 @@ type Input struct {
 	All bool
 }
 
-// Read returns the state. It sets o.Namespace; of files it is that of objects that name none.
+// Read returns the state. It sets o.Namespace; in files, objects that name no namespace are in that of -n.
 func (in *Input) Read(ctx context.Context, o Options, stdin io.Reader, stderr io.Writer) (*State, error) {
 	if len(in.Files) > 0 {
 		unit, err := manifests.Read(in.Files, stdin, stderr,
@@ -44,7 +44,9 @@ func (in *Input) Read(ctx context.Context, o Options, stdin io.Reader, stderr io
 			return object.Kind == olm.KindSubscription && json.Unmarshal(object.JSON(), &m) == nil &&
 				!selector.Matches(labels.Set(m.Labels))
 		})
-		return FromFiles(unit, facts.Cluster{}), nil
+		state := FromFiles(unit, facts.Cluster{})
+		state.Scope = in.Overrides.Context.Namespace
+		return state, nil
 	}
 	o.Namespace = ""
 	if !in.All {
@@ -57,7 +59,12 @@ func (in *Input) Read(ctx context.Context, o Options, stdin io.Reader, stderr io
 	if err != nil {
 		return nil, err
 	}
-	return reader.Read(ctx, o)
+	state, err := reader.Read(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	state.Scope = o.Namespace
+	return state, nil
 }
 
 // FromFiles returns the state of a cluster that holds nothing but the objects in files.

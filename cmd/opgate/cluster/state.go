@@ -44,6 +44,8 @@ var undated time.Time
 type State struct {
 	// Snapshot is what the gate would hold.
 	Snapshot *snapshot.Snapshot
+	// Scope is the namespace that was asked for; "" for all.
+	Scope string
 	// Notes are what could not be read of which the rules know that it is not known, so that they hold what depends on
 	// it: the gate may answer otherwise. They name rights and roles, and may have text that tenants wrote.
 	Notes []string

@@ -212,10 +212,7 @@ func (o *options) readState(ctx context.Context, in *input, stdin io.Reader, std
 		if in.state, err = stored.Read(ctx, cluster.Options{}, stdin, stderr); err != nil {
 			return err
 		}
-		if in.namespace, err = o.kubeconfig.Namespace(); err != nil {
-			return err
-		}
-		in.notes = in.state.Notes
+		in.namespace, in.notes = in.state.Scope, in.state.Notes
 		in.state = in.state.With(unit.Stored()...)
 	}
 	in.builder, in.stored, in.now = in.state.Builder(), in.state.Contents(), o.now

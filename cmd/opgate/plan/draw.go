@@ -9,9 +9,12 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/opgate/opgate/cmd/opgate/plugin"
 	"github.com/opgate/opgate/internal/text"
 )
+
+// inMermaid replaces what has a meaning in the quoted labels of Mermaid, which are HTML and Markdown.
+var inMermaid = strings.NewReplacer("#", "#35;", `"`, "#quot;", "<", "#lt;", ">", "#gt;", "&", "#amp;", "`", "#96;",
+	"|", "#124;", "\n", "<br>")
 
 // printMermaid prints a flowchart.
 func printMermaid(out io.Writer, r *result, _ bool) error {
@@ -20,17 +23,17 @@ func printMermaid(out io.Writer, r *result, _ bool) error {
 	blocks := r.blocks()
 	for i, b := range blocks {
 		shown := strings.Join(append([]string{b.Sign + " " + b.title}, b.lines...), "\n")
-		fmt.Fprintf(w, "  v%d[\"%s\"]\n", i, strings.ReplaceAll(plugin.InMermaid.Replace(shown), "\n", "<br>"))
+		fmt.Fprintf(w, "  v%d[\"%s\"]\n", i, inMermaid.Replace(shown))
 		style := "fill:" + b.Fill + ",stroke:" + b.Stroke + ",color:#1f2328"
 		if b.Dash != "" {
 			style += ",stroke-dasharray:" + b.Dash
 		}
 		fmt.Fprintf(w, "  style v%d %s\n", i, style)
 		if i > 0 {
-			fmt.Fprintf(w, "  v%d -->|\"%s\"| v%d\n", i-1, plugin.InMermaid.Replace(b.Edge), i)
+			fmt.Fprintf(w, "  v%d -->|\"%s\"| v%d\n", i-1, inMermaid.Replace(b.Edge), i)
 		}
 	}
-	fmt.Fprintf(w, "  end0([\"%s\"])\n", plugin.InMermaid.Replace(r.End))
+	fmt.Fprintf(w, "  end0([\"%s\"])\n", inMermaid.Replace(r.End))
 	if last := len(blocks) - 1; last >= 0 {
 		fmt.Fprintf(w, "  v%d -.- end0\n", last)
 	}
