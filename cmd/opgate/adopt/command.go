@@ -166,24 +166,26 @@ func (o *options) validate() error {
 
 // run reads what is installed, and writes or compares policies.
 func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, now time.Time) error {
-	found, err := o.read(ctx, stdin, stderr)
+	found, scope, err := o.read(ctx, stdin, stderr)
 	if err != nil {
 		return err
 	}
 	if o.check != "" {
-		return o.compare(found, stdout, stderr, now)
+		return o.compare(found, scope, stdout, stderr, now)
 	}
-	for _, line := range found.unsaid() {
-		fmt.Fprintln(stderr, "not expressed: "+line)
+	for _, in := range found {
+		for _, what := range in.unsaid {
+			fmt.Fprintln(stderr, "not expressed: "+text.Name(in.namespace)+": "+what)
+		}
 	}
+	files := o.render(found)
 	switch {
-	case len(found.operators) == 0 && found.scope != "":
-		return self.Unusable("no operator is installed in namespace %s; -A looks at all", text.Name(found.scope))
-	case len(found.operators) == 0:
+	case len(files) == 0 && scope != "":
+		return self.Unusable("no operator is installed in namespace %s; -A looks at all", text.Name(scope))
+	case len(files) == 0:
 		return self.Unusable("no operator is installed")
 	}
-	fmt.Fprintln(stderr, o.effect(found.operators))
-	files := o.render(found)
+	fmt.Fprintln(stderr, o.effect(found))
 	if o.output == "" {
 		texts := make([]string, len(files))
 		for i, f := range files {

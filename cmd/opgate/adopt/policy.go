@@ -26,44 +26,33 @@ type file struct{ name, text string }
 func nameOf(namespace, pkg string) string { return namespace + "." + pkg }
 
 // render returns a file for each namespace that has operators.
-func (o *options) render(found *installed) (files []file) {
-	var b strings.Builder
-	for i := range found.operators {
-		op := &found.operators[i]
-		o.policy(&b, op)
-		if i+1 < len(found.operators) && found.operators[i+1].namespace == op.namespace {
-			b.WriteString(separator)
-			continue
+func (o *options) render(found []*installed) (files []file) {
+	for _, in := range found {
+		var comments strings.Builder
+		for _, what := range in.unsaid {
+			comments.WriteString("# not expressed: " + text.Escape(what) + "\n")
 		}
-		for _, r := range found.without {
-			if r.namespace == op.namespace {
-				comment(&b, r.text)
-			}
+		var policies []string
+		for i := range in.operators {
+			policies = append(policies, o.policy(in.namespace, &in.operators[i]))
 		}
-		files = append(files, file{op.namespace + ".yaml", b.String()})
-		b.Reset()
+		if len(policies) > 0 {
+			files = append(files, file{in.namespace + ".yaml", comments.String() + strings.Join(policies, separator)})
+		}
 	}
 	return files
 }
 
-// comment writes a line of what is not expressed.
-func comment(b *strings.Builder, what string) {
-	fmt.Fprintf(b, "# not expressed: %s\n", text.Escape(what))
-}
-
-// policy writes the policy for an operator.
-func (o *options) policy(b *strings.Builder, op *operator) {
-	for _, what := range op.unsaid {
-		comment(b, what)
-	}
+// policy returns the policy for an operator.
+func (o *options) policy(namespace string, op *operator) string {
 	of := &op.subscription.Spec
 	policy := policyv1beta2.OperatorPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: policyv1beta2.GroupVersion.String(), Kind: policyv1beta2.Kind},
-		ObjectMeta: metav1.ObjectMeta{Name: nameOf(op.namespace, op.pkg), Namespace: o.policies},
+		ObjectMeta: metav1.ObjectMeta{Name: nameOf(namespace, op.pkg), Namespace: o.policies},
 		Spec: policyv1beta2.OperatorPolicySpec{
 			RemediationAction: policyv1beta2.RemediationAction(o.action),
 			ComplianceType:    policyv1beta2.ComplianceType(o.as),
-			Subscription: policyv1beta2.SubscriptionTemplate{Name: op.pkg, Namespace: op.namespace, Channel: of.Channel,
+			Subscription: policyv1beta2.SubscriptionTemplate{Name: op.pkg, Namespace: namespace, Channel: of.Channel,
 				Source: of.Source, SourceNamespace: of.SourceNamespace},
 			VersionRange:    rangeFrom(op.version, o.pin),
 			UpgradeApproval: policyv1beta2.UpgradeApprovalAutomatic,
@@ -86,7 +75,7 @@ func (o *options) policy(b *strings.Builder, op *operator) {
 	if err != nil {
 		panic(err) // its config was decoded from JSON
 	}
-	b.Write(written)
+	return string(written)
 }
 
 // rangeFrom returns the range that --pin allows from a version on; "" for exact versions, and where no range has the
@@ -116,17 +105,20 @@ func rangeFrom(version, pin string) string {
 }
 
 // effect states what applying the policies writes.
-func (o *options) effect(operators []operator) string {
-	these := "applying " + text.Count(len(operators), "policy") + " writes "
+func (o *options) effect(found []*installed) string {
+	n := 0
+	var namespaces []string
+	for _, in := range found {
+		if n += len(in.operators); len(in.operators) > 0 {
+			namespaces = append(namespaces, in.namespace)
+		}
+	}
+	these := "applying " + text.Count(n, "policy") + " writes "
 	if o.action == actions[0] {
 		return these + "their status, and nothing of OLM's: the next upgrade is reported"
 	}
-	var namespaces []string
-	for i := range operators {
-		namespaces = append(namespaces, operators[i].namespace)
-	}
 	what := "spec.installPlanApproval: Manual, with annotation " + metakey.RequestedApproval +
-		", of the Subscriptions that are Automatic in " + text.Names(slices.Compact(namespaces), 5)
+		", of the Subscriptions that are Automatic in " + text.Names(namespaces, 5)
 	if o.as == string(policyv1beta2.MustHave) {
 		what += ", the label and the annotation of the Subscriptions that name the policy"
 	}

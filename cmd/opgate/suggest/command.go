@@ -154,14 +154,28 @@ func (o *options) steps(
 	return steps, &snapshot.Snapshot{}, nil
 }
 
+// Write edits the policies in files so that a plan may pass, and prints what it edits. It accepts no changes. What
+// cannot be edited is an error; all else is written.
+func Write(
+	names []string, state *snapshot.Snapshot, plan types.NamespacedName, now time.Time, stderr io.Writer,
+) error {
+	o := &options{write: true}
+	steps := waiting(state, func(key types.NamespacedName) bool { return key == plan }, now)
+	return self.Failed(o.run(names, steps, state, nil, stderr))
+}
+
 // run suggests edits, and prints or writes them.
 func (o *options) run(names []string, steps []step, state *snapshot.Snapshot, stdout, stderr io.Writer) error {
 	found, err := read(names, steps, state, o.acceptChanges)
 	if err != nil {
 		return err
 	}
+	done := ""
+	if o.write {
+		done = "written: "
+	}
 	for _, s := range found.suggestions {
-		fmt.Fprintln(stderr, s)
+		fmt.Fprintln(stderr, done+s.String())
 		for _, why := range s.step.remaining(o.acceptChanges) {
 			fmt.Fprintln(stderr, "  still held: "+why)
 		}
