@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -75,7 +74,7 @@ const example = `  # on a cluster: what comes next, and what waits for whom
   # no cluster: a picture for the pull request
   opgate plan etcd --catalog catalog/ --from etcdoperator.v0.9.2 -p policies/ -o svg > etcd.svg`
 
-// Command returns `opgate plan`. now is the clock for approval windows, and of what is counted on a terminal.
+// Command returns `opgate plan`. now is the clock for approval windows.
 func Command(now func() time.Time) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
@@ -104,7 +103,7 @@ func Command(now func() time.Time) *cobra.Command {
 			for _, note := range r.Notes {
 				fmt.Fprintln(cmd.ErrOrStderr(), "note: "+text.Escape(note))
 			}
-			return formats[o.output](cmd.OutOrStdout(), r, cli.Colors(cmd.OutOrStdout(), os.Getenv))
+			return formats[o.output](cmd.OutOrStdout(), r)
 		},
 	}
 	flags := self.Flags(cmd)
@@ -124,8 +123,8 @@ func Command(now func() time.Time) *cobra.Command {
 	return cmd
 }
 
-// result is what is printed.
-type result struct {
+// Result is what is printed.
+type Result struct {
 	Package   string `json:"package"`
 	Namespace string `json:"namespace"`
 	Catalog   string `json:"catalog"`
@@ -150,7 +149,7 @@ type input struct {
 }
 
 // run returns the path.
-func (o *options) run(ctx context.Context, stdin io.Reader, stderr io.Writer) (*result, error) {
+func (o *options) run(ctx context.Context, stdin io.Reader, stderr io.Writer) (*Result, error) {
 	in := &input{}
 	if err := o.readState(ctx, in, stdin, stderr); err != nil {
 		return nil, err
@@ -176,7 +175,7 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stderr io.Writer) (*
 	if err := in.begin(from, sub.Status.InstalledCSV); err != nil {
 		return nil, err
 	}
-	r := &result{Package: o.pkg, Namespace: in.namespace, Catalog: strings.Trim(where, `"`), Channel: sub.Spec.Channel,
+	r := &Result{Package: o.pkg, Namespace: in.namespace, Catalog: strings.Trim(where, `"`), Channel: sub.Spec.Channel,
 		Installed: from.name, Steps: []*step{}, Notes: append([]string{}, in.notes...)}
 	if from.version != nil {
 		r.InstalledVersion = from.version.String()

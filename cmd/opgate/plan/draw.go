@@ -17,7 +17,7 @@ var inMermaid = strings.NewReplacer("#", "#35;", `"`, "#quot;", "<", "#lt;", ">"
 	"|", "#124;", "\n", "<br>")
 
 // printMermaid prints a flowchart.
-func printMermaid(out io.Writer, r *result, _ bool) error {
+func printMermaid(out io.Writer, r *Result) error {
 	w := bufio.NewWriter(out)
 	fmt.Fprintln(w, "flowchart TD")
 	blocks := r.blocks()
@@ -65,7 +65,7 @@ type frame struct {
 
 // printSVG draws the path from top to bottom: a frame for each version, with its sign, word, color and line, and the
 // edges between them.
-func printSVG(out io.Writer, r *result, _ bool) error {
+func printSVG(out io.Writer, r *Result) error {
 	y := 2*leading + leading/2
 	var frames []frame
 	for i, b := range r.blocks() {

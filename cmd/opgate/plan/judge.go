@@ -44,19 +44,12 @@ type step struct {
 	// MinKubeVersion and MaxOpenShiftVersion are "" if the catalog has none.
 	MinKubeVersion      string `json:"minKubeVersion"`
 	MaxOpenShiftVersion string `json:"maxOpenShiftVersion"`
-	// Changes are those beyond what is installed before, by class; NotCompared is why there are none.
-	Changes     []changed `json:"changes"`
-	Digest      string    `json:"digest"`
-	NotCompared string    `json:"notCompared,omitempty"`
+	// Changes are those beyond what is installed before; NotCompared is why they are not known.
+	Changes     []change.Difference `json:"changes"`
+	Digest      string              `json:"digest"`
+	NotCompared string              `json:"notCompared,omitempty"`
 
 	decision verdict.Decision
-}
-
-// changed counts the differences of a class.
-type changed struct {
-	Class       change.Class `json:"class"`
-	Differences int          `json:"differences"`
-	Risky       int          `json:"risky"`
 }
 
 // judge judges the steps of a path, each as if those before it had been taken. It has the state of a cluster, and adds
@@ -68,7 +61,7 @@ type judge struct {
 	catalog   olm.Catalog
 	// subscription is the Subscription to the package.
 	subscription map[string]any
-	// stored returns objects that are stored; nil for none. made has those that the steps make.
+	// stored returns objects that are stored, made has those that the steps make.
 	stored contents.Source
 	made   contents.Files
 	now    time.Time
@@ -82,16 +75,13 @@ func (j *judge) begin(from installed, before string) error {
 	others, compare := j.builder.Packages, j.builder.Changes
 	known := j.pkg(j.catalog)
 	j.builder.Packages = func(pkg, csv string, source olm.Catalog) *catalog.Package {
-		switch {
-		case pkg == j.name && source == j.catalog:
+		if pkg == j.name && source == j.catalog {
 			return known
-		case others == nil:
-			return nil
 		}
 		return others(pkg, csv, source)
 	}
 	j.builder.Changes = func(plan *olm.InstallPlan, csvs []state.Replacement) *state.PlanChanges {
-		if compare != nil && !strings.HasPrefix(plan.Metadata.UID, madeUID) {
+		if !strings.HasPrefix(plan.Metadata.UID, madeUID) {
 			return compare(plan, csvs)
 		}
 		return j.changes(plan, csvs)
@@ -112,7 +102,7 @@ func (j *judge) Get(
 	ctx context.Context, resource schema.GroupVersionResource, key types.NamespacedName,
 ) ([]byte, error) {
 	raw, err := j.made.Get(ctx, resource, key)
-	if apierrors.IsNotFound(err) && j.stored != nil {
+	if apierrors.IsNotFound(err) {
 		return j.stored.Get(ctx, resource, key)
 	}
 	return raw, err
@@ -128,7 +118,7 @@ const madeUID = "opgate-plan-"
 
 // step judges a hop, and then adds what OLM would have written.
 func (j *judge) step(h hop) (*step, error) {
-	s := &step{hop: h, Deprecated: j.deprecations(h.CSV, h.Channel), Changes: []changed{}, By: []string{},
+	s := &step{hop: h, Deprecated: j.deprecations(h.CSV, h.Channel), Changes: []change.Difference{}, By: []string{},
 		Warnings: []string{}}
 	_, s.MinKubeVersion, _ = j.contents(h.CSV) // an error is that of the plan
 	var openShift any
@@ -149,7 +139,8 @@ func (j *judge) step(h hop) (*step, error) {
 		if err != nil {
 			return nil, err
 		}
-		plan = j.waiting(h.CSV)
+		plans := j.last.Namespace(j.namespace).Plans()
+		plan = plans[slices.IndexFunc(plans, func(p *olm.InstallPlan) bool { return p.Metadata.Name == planName(h.CSV) })]
 	}
 	cluster := &inspect.Cluster{Snapshot: j.last, Now: j.now}
 	answer := cluster.JudgePlan(plan)
@@ -173,24 +164,12 @@ func (j *judge) compare(s *step, plan *olm.InstallPlan) {
 	switch {
 	case set == nil:
 		s.NotCompared = "its package is not known"
-		return
 	case set.Fault != "" && s.Plan == "" && len(j.manifestsOf(s.CSV)) == 0:
 		s.NotCompared = withoutContents
-		return
 	case set.Fault != "":
 		s.NotCompared = set.Fault
-		return
-	}
-	s.Digest = set.Digest()
-	for _, d := range set.Differences {
-		i := slices.IndexFunc(s.Changes, func(c changed) bool { return c.Class == d.Class })
-		if i < 0 {
-			i, s.Changes = len(s.Changes), append(s.Changes, changed{Class: d.Class})
-		}
-		s.Changes[i].Differences++
-		if d.Risk == change.Risky {
-			s.Changes[i].Risky++
-		}
+	default:
+		s.Digest, s.Changes = set.Digest(), append(s.Changes, set.Differences...)
 	}
 }
 

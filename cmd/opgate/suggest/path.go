@@ -10,7 +10,7 @@ import (
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/manifests"
-	"github.com/opgate/opgate/rules/verdict"
+	"github.com/opgate/opgate/cmd/opgate/plan"
 )
 
 // The values of --to: how far a path is opened.
@@ -21,19 +21,6 @@ const (
 )
 
 var targets = []string{toNext, toPatch, toNewest}
-
-// path is what is read of the JSON of `opgate plan`.
-type path struct {
-	Package, Namespace          string
-	Installed, InstalledVersion string
-	Steps                       []struct {
-		CSV, Version, Digest string
-		Reasons              []struct {
-			Rule            verdict.RuleID
-			Source, Message string
-		}
-	}
-}
 
 // readPath returns the step that opens a path as far as --to; nil for a path that is at its end.
 func readPath(name string, stdin io.Reader, to string) (*step, error) {
@@ -47,7 +34,7 @@ func readPath(name string, stdin io.Reader, to string) (*step, error) {
 	if err != nil {
 		return nil, err
 	}
-	var p path
+	var p plan.Result
 	if err := json.Unmarshal(raw, &p); err != nil {
 		return nil, fmt.Errorf("%s is no JSON of \"opgate plan\": %w", name, err)
 	}
