@@ -79,7 +79,7 @@ var edits = []struct {
 	{name: "range without quotes", text: head + "  versionRange: 0.9.2« || 0.9.4» # one\n  deletion: Deny\n"},
 	{name: "range in a folded text", text: head + "  versionRange: >-\n    >=0.9.2\n    <0.9.3« || 0.9.4»\n\n  deletion: Deny\n"},
 	{name: "range in a literal text", text: head + "  versionRange: |-\n    >=0.9.2 <0.9.3« || 0.9.4»\n"},
-	{name: "range for two versions", step: newer, text: head + "  versionRange: '>=0.9.2 <0.9.3-0« || >=0.9.3 <=0.9.4»'\n"},
+	{name: "range for two versions", step: newer, text: head + "  versionRange: '>=0.9.2 <0.9.3-0« || 0.9.3 || 0.9.4»'\n"},
 	{name: "range for a suffix with an x", step: suffixed, text: head + "  versionRange: '0.9.2« || >=0.9.4-0 <0.9.5-0»'\n"},
 	{name: "list and range", text: head + "  versionRange: '0.9.2« || 0.9.4»'\n  versions: [etcd.v0.9.2«, etcd.v0.9.4»]\n"},
 	{name: "several documents", text: strings.ReplaceAll(head, "etcd", "vault") + "  versions: [vault.v1]\n---\n" + head +

@@ -187,7 +187,7 @@ func widenRange(at *site, s *step) (change string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("%s: spec.versionRange %w", at.place(), err)
 	}
-	var outside []string
+	added := ""
 	for _, v := range s.versions {
 		in, err := allowed.Contains(v.version)
 		switch {
@@ -195,53 +195,30 @@ func widenRange(at *site, s *step) (change string, err error) {
 		case err != nil:
 			return "", fmt.Errorf("%s: %s cannot be compared with spec.versionRange: %w", at.place(), text.Name(v.csv), err)
 		case !in:
-			outside = append(outside, v.version)
+			added += alternative(v.version)
 		}
 	}
-	if len(outside) == 0 {
+	if added == "" {
 		return "", nil
 	}
-	added, wider := alternative(outside), strings.TrimSpace(at.Spec.VersionRange)
-	wider += added
-	parsed, err := olm.ParseVersionRange(wider)
-	for _, v := range outside {
-		if err == nil {
-			if in, _ := parsed.Contains(v); !in {
-				err = fmt.Errorf("has no form with %s", text.Quote(v))
-			}
-		}
-	}
-	if err != nil {
+	wider := strings.TrimSpace(at.Spec.VersionRange) + added
+	if _, err := olm.ParseVersionRange(wider); err != nil {
 		return "", fmt.Errorf("%s: spec.versionRange %s %w", at.place(), text.Quote(wider), err)
 	}
 	return "spec.versionRange: " + text.Quote(wider), at.extend(n, added)
 }
 
-// alternative returns what a range gets to have versions, in ascending order: one, or all from the first to the last. A
-// suffix in which the parser takes an x for a wildcard is not written: -0 is before all suffixes.
-func alternative(versions []string) string {
-	first, last := semver.MustParse(versions[0]), semver.MustParse(versions[len(versions)-1])
-	first.Build, last.Build = nil, nil
-	if first.EQ(last) {
-		if only := first.String(); readable(only) {
-			return " || " + only
+// alternative returns what a range gets to have a version. One with a suffix in which the parser takes an x for a
+// wildcard has another form: -0 is before all suffixes.
+func alternative(version string) string {
+	v := semver.MustParse(version) // ranges compare no other
+	v.Build = nil
+	if only, err := olm.ParseVersionRange(v.String()); err == nil {
+		if in, err := only.Contains(version); err == nil && in {
+			return " || " + v.String()
 		}
-		next := semver.Version{Major: first.Major, Minor: first.Minor, Patch: first.Patch + 1}
-		return fmt.Sprintf(" || >=%d.%d.%d-0 <%s-0", first.Major, first.Minor, first.Patch, next)
 	}
-	low, high := ">="+first.String(), "<="+last.String()
-	if !readable(low) {
-		low = fmt.Sprintf(">=%d.%d.%d-0", first.Major, first.Minor, first.Patch)
-	}
-	if !readable(high) {
-		high = fmt.Sprintf("<%d.%d.%d-0", last.Major, last.Minor, last.Patch+1)
-	}
-	return " || " + low + " " + high
-}
-
-func readable(bound string) bool {
-	_, err := olm.ParseVersionRange(bound)
-	return err == nil
+	return fmt.Sprintf(" || >=%d.%d.%d-0 <%[1]d.%[2]d.%[4]d-0", v.Major, v.Minor, v.Patch, v.Patch+1)
 }
 
 // accept accepts the changes of a step.
