@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
@@ -80,7 +82,7 @@ func wrong(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// stored responds to lists with the objects of a file: a resource is a key of it, in the plural. Watches stay open.
+// stored responds to requests for the objects of a file: a resource is a key of it, in the plural. Watches stay open.
 func stored(file string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -98,9 +100,24 @@ func stored(file string) http.HandlerFunc {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		items := all[r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]]
-		if items == nil {
-			items = []any{}
+		path := strings.Split(r.URL.Path, "/")
+		last := len(path) - 1
+		for _, item := range all[path[max(last-1, 0)]] { // a single object is asked for
+			if u := (unstructured.Unstructured{Object: item.(map[string]any)}); u.GetName() == path[last] {
+				_ = json.NewEncoder(w).Encode(u.Object)
+				return
+			}
+		}
+		selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		items := []any{}
+		for _, item := range all[path[last]] {
+			if u := (unstructured.Unstructured{Object: item.(map[string]any)}); selector.Matches(labels.Set(u.GetLabels())) {
+				items = append(items, item)
+			}
 		}
 		_ = json.NewEncoder(w).Encode(map[string]any{"gitVersion": "v1.36.3",
 			"metadata": map[string]any{"resourceVersion": "1"}, "items": items})

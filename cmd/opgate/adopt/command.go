@@ -15,6 +15,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/cmd/opgate/cli"
+	"github.com/opgate/opgate/cmd/opgate/cluster"
 	"github.com/opgate/opgate/internal/text"
 )
 
@@ -73,12 +74,8 @@ var (
 
 // options are the flags.
 type options struct {
-	kubeconfig cli.Kubeconfig
-	// all is --all-namespaces, namespace that of the flag, else of the context; empty with all.
-	all       bool
-	namespace string
-	selector  string
-	files     []string
+	cluster.Input
+	selector string
 	// as, action, approve, pin and digests say what policies to write, and policies is their namespace.
 	as, action, approve, pin string
 	digests                  bool
@@ -108,14 +105,14 @@ func Command(now func() time.Time) *cobra.Command {
 			if err := o.validate(); err != nil {
 				return err
 			}
-			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr(), now())
+			return self.Failed(o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr(), now()))
 		},
 	}
 	flags := self.Flags(cmd)
-	flags.BoolVarP(&o.all, "all-namespaces", "A", false, "look at all namespaces, not at that of -n or the context")
-	o.kubeconfig.RegisterNamespace(cmd)
+	flags.BoolVarP(&o.All, "all-namespaces", "A", false, "look at all namespaces, not at that of -n or the context")
+	o.RegisterNamespace(cmd)
 	flags.StringVarP(&o.selector, "selector", "l", "", "label selector of Subscriptions (default: all)")
-	cli.FilesVar(flags, &o.files)
+	cli.FilesVar(flags, &o.Files)
 	flags.StringVar(&o.as, "as", complianceTypes[0], "spec.complianceType: "+cli.Alternatives(complianceTypes))
 	flags.StringVar(&o.action, "remediation-action", actions[0], "spec.remediationAction: "+cli.Alternatives(actions))
 	flags.StringVar(&o.approve, "approve", approvals[0],
@@ -126,7 +123,7 @@ func Command(now func() time.Time) *cobra.Command {
 	flags.StringVarP(&o.output, "output-dir", "o", "", "directory to write to (default: standard output)")
 	flags.BoolVar(&o.force, "force", false, "overwrite files in the directory")
 	flags.StringVar(&o.check, "check", "", "directory with policies to compare with what is installed")
-	o.kubeconfig.Register(cmd)
+	o.Register(cmd)
 	for flag, values := range map[string][]string{"as": complianceTypes, "remediation-action": actions,
 		"approve": approvals, "pin": pins} {
 		cli.Complete(cmd, flag, values)
@@ -149,7 +146,7 @@ func (o *options) validate() error {
 		return self.Usage("-l %s: %s", text.Quote(o.selector), text.Escape(err.Error()))
 	}
 	switch {
-	case o.all && o.kubeconfig.Overrides.Context.Namespace != "":
+	case o.All && o.Overrides.Context.Namespace != "":
 		return self.Usage(cli.AllOrOne)
 	case o.approve != approvals[0] && o.action == actions[0]:
 		return self.Usage("--approve %s is for --remediation-action %s: a policy that informs approves no plan", o.approve,
@@ -161,7 +158,7 @@ func (o *options) validate() error {
 	case o.force && o.output == "":
 		return self.Usage("--force is for -o, which is missing")
 	}
-	if err := self.CheckFiles(o.files); err != nil {
+	if err := self.CheckFiles(o.Files); err != nil {
 		return err
 	}
 	return self.CheckNamespaces(o.policies)
@@ -169,24 +166,26 @@ func (o *options) validate() error {
 
 // run reads what is installed, and writes or compares policies.
 func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, now time.Time) error {
-	if err := o.where(); err != nil {
-		return err
-	}
-	found, err := o.read(ctx, stdin, stderr)
+	found, scope, err := o.read(ctx, stdin, stderr)
 	if err != nil {
 		return err
 	}
 	if o.check != "" {
-		return o.compare(found, stdout, stderr, now)
+		return o.compare(found, scope, stdout, stderr, now)
 	}
-	for _, line := range found.unsaid() {
-		fmt.Fprintln(stderr, "not expressed: "+line)
+	for _, in := range found {
+		for _, what := range in.unsaid {
+			fmt.Fprintln(stderr, "not expressed: "+text.Name(in.namespace)+": "+what)
+		}
 	}
-	if len(found.operators) == 0 {
-		return self.Unusable("no operator is installed%s", o.in())
-	}
-	fmt.Fprintln(stderr, o.effect(found.operators))
 	files := o.render(found)
+	switch {
+	case len(files) == 0 && scope != "":
+		return self.Unusable("no operator is installed in namespace %s; -A looks at all", text.Name(scope))
+	case len(files) == 0:
+		return self.Unusable("no operator is installed")
+	}
+	fmt.Fprintln(stderr, o.effect(found))
 	if o.output == "" {
 		texts := make([]string, len(files))
 		for i, f := range files {
@@ -196,21 +195,4 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 		return err
 	}
 	return o.write(files, stderr)
-}
-
-// where sets the namespace to look at: of files all, unless -n names one.
-func (o *options) where() (err error) {
-	o.namespace = o.kubeconfig.Overrides.Context.Namespace
-	if !o.all && len(o.files) == 0 {
-		o.namespace, err = o.kubeconfig.Namespace()
-	}
-	return err
-}
-
-// in names the namespace in which nothing was found.
-func (o *options) in() string {
-	if o.namespace == "" {
-		return ""
-	}
-	return " in namespace " + text.Name(o.namespace) + "; -A looks at all"
 }

@@ -25,7 +25,7 @@ type written struct {
 }
 
 // compare prints how the policies of the directory differ from what is installed: a policy may allow more than that.
-func (o *options) compare(found *installed, stdout, stderr io.Writer, now time.Time) error {
+func (o *options) compare(found []*installed, scope string, stdout, stderr io.Writer, now time.Time) error {
 	unit, err := manifests.Read([]string{o.check}, bytes.NewReader(nil), stderr, manifests.Options{})
 	if err != nil {
 		return err
@@ -39,16 +39,19 @@ func (o *options) compare(found *installed, stdout, stderr io.Writer, now time.T
 		}
 	}
 	var lines []string
-	for _, r := range found.without {
-		if o.selector == "" {
-			fmt.Fprintln(stderr, "not compared: "+text.Name(r.namespace)+": "+r.text)
+	for _, in := range found {
+		for _, what := range in.unsaid {
+			if o.selector == "" {
+				fmt.Fprintln(stderr, "not compared: "+text.Name(in.namespace)+": "+what)
+			}
+		}
+		for i := range in.operators {
+			op := &in.operators[i]
+			lines = append(lines, policies[in.namespace+"/"+op.pkg].differences(in.namespace, op, now)...)
 		}
 	}
-	for i := range found.operators {
-		lines = append(lines, policies[found.operators[i].key()].differences(&found.operators[i], now)...)
-	}
 	for key, p := range policies {
-		if !p.found && o.selector == "" && (o.namespace == "" || o.namespace == p.TargetNamespace) {
+		if !p.found && o.selector == "" && (scope == "" || scope == p.TargetNamespace) {
 			lines = append(lines, fmt.Sprintf("%s: nothing is installed of it (%s)", text.Escape(key), p.place))
 		}
 	}
@@ -65,8 +68,8 @@ func (o *options) compare(found *installed, stdout, stderr io.Writer, now time.T
 }
 
 // differences returns how an operator differs from its policy; nil is none.
-func (w *written) differences(op *operator, now time.Time) (lines []string) {
-	key := text.Name(op.namespace) + "/" + text.Name(op.pkg)
+func (w *written) differences(namespace string, op *operator, now time.Time) (lines []string) {
+	key := text.Name(namespace) + "/" + text.Name(op.pkg)
 	if w == nil {
 		return []string{fmt.Sprintf("%s: %s is installed, and no policy names it", key, text.Name(op.csv))}
 	}

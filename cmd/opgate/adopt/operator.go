@@ -1,173 +1,86 @@
 package adopt
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"sync"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/opgate/opgate/cmd/opgate/cluster"
-	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
 
 // operator is an operator that a Subscription has installed.
 type operator struct {
-	namespace, pkg string
-	csv            string
+	pkg, csv string
 	// version is that of property olm.package, digest that of the bundle image; either is "" if it is not known.
 	version, digest string
 	subscription    *olm.Subscription
-	// unsaid is what its policy does not express, in sentences.
+}
+
+// installed is what was read of a namespace.
+type installed struct {
+	namespace string
+	// operators are sorted by Subscription.
+	operators []operator
+	// unsaid is what their policies do not express, and what is installed, or subscribed to, and gets none, in sentences.
 	unsaid []string
 }
 
-func (op *operator) key() string { return op.namespace + "/" + op.pkg }
-
-// installed is what was read.
-type installed struct {
-	// operators are sorted by namespace and Subscription.
-	operators []operator
-	// without is what is installed, or subscribed to, and gets no policy, by namespace.
-	without []remark
+func (in *installed) say(format string, args ...any) {
+	in.unsaid = append(in.unsaid, fmt.Sprintf(format, args...))
 }
 
-// remark is a sentence on a namespace.
-type remark struct{ namespace, text string }
-
-// unsaid returns all that the policies do not express.
-func (in *installed) unsaid() (lines []string) {
-	for i := range in.operators {
-		for _, s := range in.operators[i].unsaid {
-			lines = append(lines, text.Name(in.operators[i].namespace)+": "+s)
-		}
-	}
-	for _, r := range in.without {
-		lines = append(lines, text.Name(r.namespace)+": "+r.text)
-	}
-	return lines
-}
-
-// read reads the cluster, or files.
-func (o *options) read(ctx context.Context, stdin io.Reader, stderr io.Writer) (*installed, error) {
-	if len(o.files) > 0 {
-		unit, err := manifests.Read(o.files, stdin, stderr, manifests.Options{Namespace: o.namespace})
-		if err != nil {
-			return nil, err
-		}
-		seen := o.selected()
-		for _, object := range unit.Objects {
-			if object.Kind == olm.KindSubscription {
-				seen.add(snapshot.Subscriptions, object.JSON())
-			}
-		}
-		all := unit.Snapshot(facts.Cluster{})
-		return o.collect(all, all, seen), nil
-	}
-	reader, err := cluster.Connect(o.kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	seen := o.selected()
-	stored, err := reader.Read(ctx, cluster.Options{Namespace: o.namespace, Seen: seen.add,
-		Kinds: []*snapshot.Kind{snapshot.Subscriptions, snapshot.ClusterServiceVersions, snapshot.InstallPlans}})
-	if err != nil {
-		return nil, self.Unusable("%s", text.Escape(err.Error()))
-	}
-	policies, err := reader.Read(ctx, cluster.Options{Kinds: []*snapshot.Kind{snapshot.OperatorPolicies}})
-	if _, missing := errors.AsType[*cluster.NotServed](err); missing {
-		policies, err = &cluster.State{}, nil // there is no policy before Opgate is installed
+// read reads the cluster, or files. scope is the namespace that was looked at, "" for all.
+func (o *options) read(ctx context.Context, stdin io.Reader, stderr io.Writer) (all []*installed, scope string, err error) {
+	kinds := []*snapshot.Kind{snapshot.OperatorPolicies, snapshot.Subscriptions, snapshot.ClusterServiceVersions,
+		snapshot.InstallPlans}
+	stored, err := o.Read(ctx, cluster.Options{Subscriptions: o.selector, Kinds: kinds}, stdin, stderr)
+	if _, missing := errors.AsType[*cluster.NotServed](err); missing { // there is no policy before Opgate is installed
+		stored, err = o.Read(ctx, cluster.Options{Subscriptions: o.selector, Kinds: kinds[1:]}, stdin, stderr)
 	}
 	if err != nil {
-		return nil, self.Unusable("%s", text.Escape(err.Error()))
+		return nil, "", err
 	}
-	return o.collect(stored.Snapshot, policies.Snapshot, seen), nil
-}
-
-// selection are the Subscriptions that -l selects.
-type selection struct {
-	labels.Selector
-	mu    sync.Mutex
-	found map[types.NamespacedName]bool
-}
-
-func (o *options) selected() *selection {
-	selector, err := labels.Parse(o.selector)
-	if err != nil {
-		panic(err) // validate has parsed it
-	}
-	return &selection{Selector: selector, found: map[types.NamespacedName]bool{}}
-}
-
-// add looks at the labels of a Subscription.
-func (s *selection) add(kind *snapshot.Kind, raw []byte) {
-	var object metav1.PartialObjectMetadata
-	if kind != snapshot.Subscriptions || json.Unmarshal(bytes.Clone(raw), &object) != nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.found[types.NamespacedName{Namespace: object.Namespace, Name: object.Name}] = s.Matches(labels.Set(object.Labels))
-}
-
-// collect finds the operators in the namespaces of a snapshot; others has the policies that exist.
-func (o *options) collect(all, others *snapshot.Snapshot, selected *selection) *installed {
-	found := &installed{}
-	for ns := range all.All() {
-		if o.namespace != "" && ns.Name() != o.namespace {
-			continue
+	for ns := range stored.Snapshot.All() {
+		if stored.Scope == "" || ns.Name() == stored.Scope {
+			all = append(all, o.collect(stored.Namespace(ns.Name())))
 		}
-		var governing *state.Namespace
-		if others != nil {
-			governing = others.WithDependencies(ns.Name())
-		}
-		o.collectIn(ns, governing, selected, found)
 	}
-	return found
+	return all, stored.Scope, nil
 }
 
-func (o *options) collectIn(ns, governing *state.Namespace, selected *selection, found *installed) {
-	subscribed := map[string]bool{}
-	skip := func(format string, args ...any) {
-		found.without = append(found.without, remark{ns.Name(), fmt.Sprintf(format, args...)})
-	}
+// collect finds the operators in a namespace.
+func (o *options) collect(ns *state.Namespace) *installed {
+	in, subscribed := &installed{namespace: ns.Name()}, map[string]bool{}
 	for _, s := range ns.Subscriptions() {
 		csv, pkg, name := s.Status.InstalledCSV, s.Spec.Package, text.Name(s.Metadata.Name)
-		first := !slices.ContainsFunc(found.operators,
-			func(other operator) bool { return other.namespace == ns.Name() && other.pkg == pkg })
 		subscribed[csv] = true
 		switch {
-		case !selected.found[types.NamespacedName{Namespace: ns.Name(), Name: s.Metadata.Name}]:
 		case csv == "":
-			skip("Subscription %s has installed nothing yet, so there is no version to allow", name)
+			in.say("Subscription %s has installed nothing yet, so there is no version to allow", name)
 		case len(validation.IsDNS1123Label(pkg)) > 0:
-			skip("no policy can name package %s of Subscription %s: it is no RFC 1123 label", text.Quote(pkg), name)
-		case !first:
-			skip("Subscription %s is the second one to package %s, and the policy is written for the first", name, text.Name(pkg))
-		case o.check == "" && o.governed(governing, pkg) != "":
-			skip("package %s has a policy already, %s", text.Name(pkg), o.governed(governing, pkg))
+			in.say("no policy can name package %s of Subscription %s: it is no RFC 1123 label", text.Quote(pkg), name)
+		case slices.ContainsFunc(in.operators, func(other operator) bool { return other.pkg == pkg }):
+			in.say("Subscription %s is the second one to package %s, and the policy is written for the first", name, text.Name(pkg))
+		case o.check == "" && o.governed(ns, pkg) != "":
+			in.say("package %s has a policy already, %s", text.Name(pkg), o.governed(ns, pkg))
 		default:
-			found.operators = append(found.operators, o.operatorOf(ns, s))
+			o.add(in, ns, s)
 		}
 	}
 	for i := range ns.Installed() {
 		if csv := ns.Installed()[i].Name; !subscribed[csv] && o.selector == "" {
-			skip("%s has no Subscription, so it has neither a channel nor a catalog", text.Name(csv))
+			in.say("%s has no Subscription, so it has neither a channel nor a catalog", text.Name(csv))
 		}
 	}
+	return in
 }
 
 // governed returns another policy than the one that is written for a package, if there is one.
@@ -180,35 +93,37 @@ func (o *options) governed(ns *state.Namespace, pkg string) string {
 	return ""
 }
 
-// operatorOf returns what a Subscription has installed.
-func (o *options) operatorOf(ns *state.Namespace, s *olm.Subscription) operator {
-	op := operator{namespace: ns.Name(), pkg: s.Spec.Package, csv: s.Status.InstalledCSV, subscription: s,
+// add adds what a Subscription has installed, and what a policy does not express of it.
+func (o *options) add(in *installed, ns *state.Namespace, s *olm.Subscription) {
+	op := operator{pkg: s.Spec.Package, csv: s.Status.InstalledCSV, subscription: s,
 		digest: digestOf(ns, s.Status.InstalledCSV)}
 	for i := range ns.Installed() {
 		if c := &ns.Installed()[i]; c.Name == op.csv {
 			op.version = c.Version
 		}
 	}
-	say := func(format string, args ...any) { op.unsaid = append(op.unsaid, fmt.Sprintf(format, args...)) }
+	in.operators = append(in.operators, op)
+	if o.check != "" {
+		return
+	}
+	name := text.Name(s.Metadata.Name)
 	switch {
 	case o.digests && op.digest == "":
-		say("the digest of %s is not known, since no InstallPlan has it: the policy lists the name", text.Name(op.csv))
+		in.say("the digest of %s is not known, since no InstallPlan has it: the policy lists the name", text.Name(op.csv))
 	case o.pin != pinExact && rangeFrom(op.version, o.pin) == "":
-		say("version %s of %s is in no range for --pin %s: the policy lists the name",
+		in.say("version %s of %s is in no range for --pin %s: the policy lists the name",
 			text.Quote(op.version), text.Name(op.csv), o.pin)
 	}
 	if s.Spec.Channel == "" {
-		say("Subscription %s names no channel, so that the default one of the package is followed, whatever that is",
-			text.Name(s.Metadata.Name))
+		in.say("Subscription %s names no channel, so that the default one of the package is followed, whatever that is", name)
 	}
 	if start := s.Spec.StartingCSV; start != "" && start != op.csv {
-		say("Subscription %s starts with %s, which is no longer installed: created again, it is refused",
-			text.Name(s.Metadata.Name), text.Name(start))
+		in.say("Subscription %s starts with %s, which is no longer installed: created again, it is refused", name,
+			text.Name(start))
 	}
 	if _, fault := s.Spec.Config.Reserved(); fault != "" {
-		say("spec.config of Subscription %s cannot be read: %s", text.Name(s.Metadata.Name), text.Escape(fault))
+		in.say("spec.config of Subscription %s cannot be read: %s", name, text.Escape(fault))
 	}
-	return op
 }
 
 // digestOf returns the digest of the bundle image in the newest approved plan with a ClusterServiceVersion; "" if it is

@@ -1,14 +1,13 @@
 package adopt
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/blang/semver/v4"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
@@ -27,91 +26,56 @@ type file struct{ name, text string }
 func nameOf(namespace, pkg string) string { return namespace + "." + pkg }
 
 // render returns a file for each namespace that has operators.
-func (o *options) render(found *installed) (files []file) {
-	var b strings.Builder
-	for i := range found.operators {
-		op := &found.operators[i]
-		o.policy(&b, op)
-		if i+1 < len(found.operators) && found.operators[i+1].namespace == op.namespace {
-			b.WriteString(separator)
-			continue
+func (o *options) render(found []*installed) (files []file) {
+	for _, in := range found {
+		var comments strings.Builder
+		for _, what := range in.unsaid {
+			comments.WriteString("# not expressed: " + text.Escape(what) + "\n")
 		}
-		for _, r := range found.without {
-			if r.namespace == op.namespace {
-				comment(&b, r.text)
-			}
+		var policies []string
+		for i := range in.operators {
+			policies = append(policies, o.policy(in.namespace, &in.operators[i]))
 		}
-		files = append(files, file{op.namespace + ".yaml", b.String()})
-		b.Reset()
+		if len(policies) > 0 {
+			files = append(files, file{in.namespace + ".yaml", comments.String() + strings.Join(policies, separator)})
+		}
 	}
 	return files
 }
 
-// comment writes a line of what is not expressed.
-func comment(b *strings.Builder, what string) {
-	fmt.Fprintf(b, "# not expressed: %s\n", text.Escape(what))
-}
-
-// policy writes the policy for an operator.
-func (o *options) policy(b *strings.Builder, op *operator) {
-	for _, what := range op.unsaid {
-		comment(b, what)
-	}
-	spec := &op.subscription.Spec
-	fmt.Fprintf(b, "apiVersion: %s\nkind: %s\nmetadata:\n", policyv1beta2.GroupVersion, policyv1beta2.Kind)
-	field(b, 2, "name", nameOf(op.namespace, op.pkg))
-	field(b, 2, "namespace", o.policies)
-	b.WriteString("spec:\n")
-	field(b, 2, "remediationAction", o.action)
-	field(b, 2, "complianceType", o.as)
-	b.WriteString("  subscription:\n")
-	field(b, 4, "name", op.pkg)
-	field(b, 4, "namespace", op.namespace)
-	field(b, 4, "channel", spec.Channel)
-	field(b, 4, "source", spec.Source)
-	field(b, 4, "sourceNamespace", spec.SourceNamespace)
-	if reserved, fault := spec.Config.Reserved(); fault == "" && len(reserved) > 0 {
+// policy returns the policy for an operator.
+func (o *options) policy(namespace string, op *operator) string {
+	of := &op.subscription.Spec
+	policy := policyv1beta2.OperatorPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: policyv1beta2.GroupVersion.String(), Kind: policyv1beta2.Kind},
+		ObjectMeta: metav1.ObjectMeta{Name: nameOf(namespace, op.pkg), Namespace: o.policies},
+		Spec: policyv1beta2.OperatorPolicySpec{
+			RemediationAction: policyv1beta2.RemediationAction(o.action),
+			ComplianceType:    policyv1beta2.ComplianceType(o.as),
+			Subscription: policyv1beta2.SubscriptionTemplate{Name: op.pkg, Namespace: namespace, Channel: of.Channel,
+				Source: of.Source, SourceNamespace: of.SourceNamespace},
+			VersionRange:    rangeFrom(op.version, o.pin),
+			UpgradeApproval: policyv1beta2.UpgradeApprovalAutomatic,
+		}}
+	spec := &policy.Spec
+	if reserved, fault := of.Config.Reserved(); fault == "" && len(reserved) > 0 {
 		// a policy that sets none allows no config that changes what the containers run
-		fmt.Fprintf(b, "    config: %s\n", spec.Config.JSON)
+		spec.Subscription.Config = &apiextensionsv1.JSON{Raw: []byte(of.Config.JSON)}
 	}
-	if allowed := rangeFrom(op.version, o.pin); allowed != "" {
-		field(b, 2, "versionRange", allowed)
-	} else {
-		name := op.csv
+	if spec.VersionRange == "" {
+		spec.Versions = []string{op.csv}
 		if o.digests && op.digest != "" {
-			name += "@" + op.digest
+			spec.Versions[0] += "@" + op.digest
 		}
-		fmt.Fprintf(b, "  versions:\n    - %s\n", scalar(name))
 	}
-	field(b, 2, "upgradeApproval", string(policyv1beta2.UpgradeApprovalAutomatic))
 	if o.action != actions[0] && slices.Index(approvals, o.approve) != slices.Index(complianceTypes, o.as) {
-		field(b, 2, "planApproval", o.approve) // it is not the default
+		spec.PlanApproval = policyv1beta2.PlanApproval(o.approve) // it is not the default
 	}
-}
-
-// field writes a field that is not empty.
-func field(b *strings.Builder, indent int, name, value string) {
-	if value != "" {
-		fmt.Fprintf(b, "%*s%s: %s\n", indent, "", name, scalar(value))
+	written, err := yaml.Marshal(&policy)
+	if err != nil {
+		panic(err) // its config was decoded from JSON
 	}
-}
-
-// plain matches texts that need no quotes in YAML, unless they read as another type.
-var plain = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9./_-]*$`)
-
-// scalar returns a text as YAML.
-func scalar(value string) string {
-	var read any
-	if plain.MatchString(value) && yaml.Unmarshal([]byte(value), &read) == nil && read == any(value) {
-		return value
-	}
-	var quoted bytes.Buffer
-	encoder := json.NewEncoder(&quoted)
-	encoder.SetEscapeHTML(false) // ranges have > and <
-	if err := encoder.Encode(value); err != nil {
-		panic(err) // texts have JSON
-	}
-	return strings.TrimSpace(quoted.String())
+	return string(written)
 }
 
 // rangeFrom returns the range that --pin allows from a version on; "" for exact versions, and where no range has the
@@ -141,17 +105,20 @@ func rangeFrom(version, pin string) string {
 }
 
 // effect states what applying the policies writes.
-func (o *options) effect(operators []operator) string {
-	these := "applying " + text.Count(len(operators), "policy") + " writes "
+func (o *options) effect(found []*installed) string {
+	n := 0
+	var namespaces []string
+	for _, in := range found {
+		if n += len(in.operators); len(in.operators) > 0 {
+			namespaces = append(namespaces, in.namespace)
+		}
+	}
+	these := "applying " + text.Count(n, "policy") + " writes "
 	if o.action == actions[0] {
 		return these + "their status, and nothing of OLM's: the next upgrade is reported"
 	}
-	var namespaces []string
-	for i := range operators {
-		namespaces = append(namespaces, operators[i].namespace)
-	}
 	what := "spec.installPlanApproval: Manual, with annotation " + metakey.RequestedApproval +
-		", of the Subscriptions that are Automatic in " + text.Names(slices.Compact(namespaces), 5)
+		", of the Subscriptions that are Automatic in " + text.Names(namespaces, 5)
 	if o.as == string(policyv1beta2.MustHave) {
 		what += ", the label and the annotation of the Subscriptions that name the policy"
 	}

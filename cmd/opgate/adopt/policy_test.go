@@ -4,8 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/opgate/opgate/olm"
 )
 
@@ -43,22 +41,6 @@ func TestRanges(t *testing.T) {
 			if want := !slices.Contains(c.out, version); err != nil || in != want {
 				t.Errorf("%q has %s: %t (%v), want %t", got, version, in, err, want)
 			}
-		}
-	}
-}
-
-// TestScalars: whatever a Subscription has reads as the same text.
-func TestScalars(t *testing.T) {
-	for value, want := range map[string]string{
-		"stable": "stable", "etcd.v0.9.2": "etcd.v0.9.2", "4.10": `"4.10"`, "true": `"true"`, "no": `"no"`, "null": `"null"`,
-		">=1.0.0 <2.0.0-0": `">=1.0.0 <2.0.0-0"`, "a: b": `"a: b"`, "a\nkind: b": `"a\nkind: b"`, "{{x}}": `"{{x}}"`,
-		"für #1": `"für #1"`, "y": `"y"`, "1e3": `"1e3"`,
-	} {
-		var read any
-		if got := scalar(value); got != want {
-			t.Errorf("%q: got %s, want %s", value, got, want)
-		} else if err := yaml.Unmarshal([]byte(got), &read); err != nil || read != any(value) {
-			t.Errorf("%s reads as %v (%v)", got, read, err)
 		}
 	}
 }

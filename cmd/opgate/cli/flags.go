@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 // StandardInput is the name that stands for standard input on the command line.
@@ -28,6 +31,14 @@ func (n Name) Unusable(format string, args ...any) error {
 // Usage returns an error about the command line, with ExitUnusable, which refers to the help.
 func (n Name) Usage(format string, args ...any) error {
 	return n.Unusable(format+`; see "opgate %s --help"`, append(args, string(n))...)
+}
+
+// Failed returns an error of a command with its exit code: that which it has, else ExitUnusable.
+func (n Name) Failed(err error) error {
+	if _, coded := errors.AsType[*ExitError](err); coded || err == nil {
+		return err
+	}
+	return n.Unusable("%s", text.Escape(err.Error()))
 }
 
 // Usage returns an error about the command line of a command, with ExitUnusable, which refers to its help.

@@ -76,8 +76,7 @@ func (r *Reader) Contents() contents.Source { return r.streams }
 //
 // Copies that OLM makes of a ClusterServiceVersion in every namespace are left out: nothing is judged by them.
 func (r *Reader) Each(ctx context.Context, kind *snapshot.Kind, namespace string, do func(raw []byte) error) error {
-	_, err := r.list(ctx, kind, namespace, func(raw []byte) (runtime.Object,
-		error) {
+	_, err := r.list(ctx, kind, selection(kind, namespace), func(raw []byte) (runtime.Object, error) {
 		return &snapshot.Object{}, do(raw)
 	})
 	return err
@@ -112,13 +111,15 @@ func (r *Reader) Changes(
 	return &reading.PlanChanges, nil
 }
 
-func (r *Reader) objectsOf(
-	ctx context.Context, kind *snapshot.Kind, namespace string, seen func(*snapshot.Kind, []byte),
-) ([]*snapshot.Object, error) {
+func (r *Reader) objectsOf(ctx context.Context, kind *snapshot.Kind, o Options) ([]*snapshot.Object, error) {
 	var decode snapshot.Reader
-	items, err := r.list(ctx, kind, namespace, func(raw []byte) (runtime.Object, error) {
-		if seen != nil {
-			seen(kind, raw)
+	selected := selection(kind, o.Namespace)
+	if kind == snapshot.Subscriptions {
+		selected.Labels = o.Subscriptions
+	}
+	items, err := r.list(ctx, kind, selected, func(raw []byte) (runtime.Object, error) {
+		if o.Seen != nil {
+			o.Seen(kind, raw)
 		}
 		return decode.Read(kind, raw), nil
 	})
@@ -130,20 +131,20 @@ func (r *Reader) objectsOf(
 }
 
 func (r *Reader) list(
-	ctx context.Context, kind *snapshot.Kind, namespace string, decode stream.Decode,
+	ctx context.Context, kind *snapshot.Kind, selected stream.Selection, decode stream.Decode,
 ) ([]runtime.Object, error) {
 	resource := kind.GroupVersionResource()
-	items, err := r.streams.List(ctx, resource, selection(kind, namespace), decode)
+	items, err := r.streams.List(ctx, resource, selected, decode)
 	if kind == snapshot.OperatorPolicies && apierrors.IsNotFound(err) { // another program owns the definition
 		resource.Version = policyv1beta1.GroupVersion.Version
-		items, err = r.streams.List(ctx, resource, selection(kind, namespace), decode)
+		items, err = r.streams.List(ctx, resource, selected, decode)
 	}
 	switch {
 	case err == nil:
 		return items, nil
 	case apierrors.IsForbidden(err):
 		return nil, &Forbidden{Rights: []Right{{Verb: "list", Resource: kind.GroupVersionResource().GroupResource(),
-			Namespace: scopeOf(kind, namespace), Role: RoleReader}}}
+			Namespace: selected.Namespace, Role: RoleReader}}}
 	case apierrors.IsNotFound(err):
 		return nil, &NotServed{Kind: kind}
 	}

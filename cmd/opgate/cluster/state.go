@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/facts"
@@ -32,6 +33,8 @@ type Options struct {
 	// Seen is called with the JSON of each object, from a goroutine for each kind. The JSON is valid until it returns.
 	// Default: not called.
 	Seen func(kind *snapshot.Kind, raw []byte)
+	// Subscriptions is a label selector of Subscriptions. Default: all.
+	Subscriptions string
 }
 
 // undated is when snapshots were built here: no age of theirs is read.
@@ -41,12 +44,16 @@ var undated time.Time
 type State struct {
 	// Snapshot is what the gate would hold.
 	Snapshot *snapshot.Snapshot
+	// Scope is the namespace that was asked for; "" for all.
+	Scope string
 	// Notes are what could not be read of which the rules know that it is not known, so that they hold what depends on
 	// it: the gate may answer otherwise. They name rights and roles, and may have text that tenants wrote.
 	Notes []string
 
 	builder snapshot.Builder
 	listed  base
+	// files has the objects if they are those of files; else nil.
+	files *manifests.Unit
 }
 
 // With returns what the snapshot would be with other states of objects, which is for questions such as what an edit
@@ -72,8 +79,11 @@ func (s *State) Package(ctx context.Context, pkg string, source olm.Catalog) *ca
 	return found
 }
 
-// Get returns the JSON of one object of a kind that is not listed; nil if there is none, or the kind is not served.
+// Get returns the JSON of one object; nil if there is none, or the kind is not served.
 func (s *State) Get(ctx context.Context, kind *snapshot.Kind, key types.NamespacedName) ([]byte, error) {
+	if s.files != nil {
+		return s.get(kind, key), nil
+	}
 	reader := s.listed.reader
 	raw, err := reader.streams.Get(ctx, kind.GroupVersionResource(), key)
 	switch {
@@ -175,7 +185,7 @@ func (in *input) readKinds(ctx context.Context, needed, optional []*snapshot.Kin
 	lists, faults := make([][]*snapshot.Object, len(kinds)), make([]error, len(kinds))
 	var running sync.WaitGroup
 	for i, kind := range kinds {
-		running.Go(func() { lists[i], faults[i] = in.objectsOf(ctx, kind, in.options.Namespace, in.options.Seen) })
+		running.Go(func() { lists[i], faults[i] = in.objectsOf(ctx, kind, in.options) })
 	}
 	running.Wait()
 	var missing *Forbidden

@@ -6,11 +6,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -52,7 +50,7 @@ channel, with what the gate decides on each, and why there is no further one. No
 
 OLM makes a plan for one version: the newest of the channel that replaces or skips what is installed, or has a skipRange
 with its version. What is refused is not passed by: the path waits there. Each version is judged as if those before it
-had been installed. What a version needs of other operators is named, and counts as available.
+had been installed. What a version needs of other operators counts as available.
 
 The catalog is a directory or a file of a file-based catalog, or the OCI layout of a catalog image. Without --catalog it
 is the CatalogSource of the Subscription, on the cluster: from its address, or from its pod, whose port is forwarded as
@@ -76,7 +74,7 @@ const example = `  # on a cluster: what comes next, and what waits for whom
   # no cluster: a picture for the pull request
   opgate plan etcd --catalog catalog/ --from etcdoperator.v0.9.2 -p policies/ -o svg > etcd.svg`
 
-// Command returns `opgate plan`. now is the clock for approval windows, and of what is counted on a terminal.
+// Command returns `opgate plan`. now is the clock for approval windows.
 func Command(now func() time.Time) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
@@ -99,16 +97,13 @@ func Command(now func() time.Time) *cobra.Command {
 			o.read, clear = cli.Progress(cmd.ErrOrStderr(), what, now)
 			r, err := o.run(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr())
 			clear()
-			if own, ok := errors.AsType[*cli.ExitError](err); ok {
-				return own
-			}
 			if err != nil {
-				return self.Unusable("%s", text.Escape(err.Error()))
+				return self.Failed(err)
 			}
 			for _, note := range r.Notes {
 				fmt.Fprintln(cmd.ErrOrStderr(), "note: "+text.Escape(note))
 			}
-			return formats[o.output](cmd.OutOrStdout(), r, cli.Colors(cmd.OutOrStdout(), os.Getenv))
+			return formats[o.output](cmd.OutOrStdout(), r)
 		},
 	}
 	flags := self.Flags(cmd)
@@ -128,8 +123,8 @@ func Command(now func() time.Time) *cobra.Command {
 	return cmd
 }
 
-// result is what is printed.
-type result struct {
+// Result is what is printed.
+type Result struct {
 	Package   string `json:"package"`
 	Namespace string `json:"namespace"`
 	Catalog   string `json:"catalog"`
@@ -149,25 +144,20 @@ func (o *options) offline() bool { return o.from != "" && o.catalog != "" || len
 // input is the state that a path begins with.
 type input struct {
 	judge
-	reader *cluster.Reader
-	// subscriptions and versions are what is stored: the Subscriptions as JSON, and the versions of
-	// ClusterServiceVersions, which OLM resolves by.
-	subscriptions map[types.NamespacedName][]byte
-	versions      map[types.NamespacedName]string
-	notes         []string
+	state *cluster.State
+	notes []string
 }
 
 // run returns the path.
-func (o *options) run(ctx context.Context, stdin io.Reader, stderr io.Writer) (*result, error) {
-	in := &input{subscriptions: map[types.NamespacedName][]byte{}, versions: map[types.NamespacedName]string{}}
+func (o *options) run(ctx context.Context, stdin io.Reader, stderr io.Writer) (*Result, error) {
+	in := &input{}
 	if err := o.readState(ctx, in, stdin, stderr); err != nil {
 		return nil, err
 	}
-	state := in.builder.Put(time.Time{})
-	if err := o.locate(in, state); err != nil {
+	if err := o.locate(in); err != nil {
 		return nil, err
 	}
-	sub, err := o.subscribed(in, state)
+	sub, err := o.subscribed(ctx, in)
 	if err != nil {
 		return nil, err
 	}
@@ -178,11 +168,14 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stderr io.Writer) (*
 	if in.catalogPackage, err = o.readCatalog(ctx, in); err != nil {
 		return nil, fmt.Errorf("read catalog %s: %w", where, err)
 	}
-	from := in.installed(cmp.Or(o.from, sub.Status.InstalledCSV))
+	from, err := in.installed(ctx, cmp.Or(o.from, sub.Status.InstalledCSV))
+	if err != nil {
+		return nil, err
+	}
 	if err := in.begin(from, sub.Status.InstalledCSV); err != nil {
 		return nil, err
 	}
-	r := &result{Package: o.pkg, Namespace: in.namespace, Catalog: strings.Trim(where, `"`), Channel: sub.Spec.Channel,
+	r := &Result{Package: o.pkg, Namespace: in.namespace, Catalog: strings.Trim(where, `"`), Channel: sub.Spec.Channel,
 		Installed: from.name, Steps: []*step{}, Notes: append([]string{}, in.notes...)}
 	if from.version != nil {
 		r.InstalledVersion = from.version.String()
@@ -200,84 +193,40 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stderr io.Writer) (*
 }
 
 // readState reads the cluster, or files.
-func (o *options) readState(ctx context.Context, in *input, stdin io.Reader, stderr io.Writer) error {
-	in.judge.now = o.now
-	if !o.offline() || o.catalog == "" {
-		reader, err := cluster.Connect(o.kubeconfig)
-		if err != nil {
-			return err
-		}
-		in.reader = reader
-	}
-	files := slices.Concat(o.files, o.policies)
-	namespace := o.kubeconfig.Overrides.Context.Namespace
+func (o *options) readState(ctx context.Context, in *input, stdin io.Reader, stderr io.Writer) (err error) {
 	unit := &manifests.Unit{}
-	if len(files) > 0 {
-		var err error
-		if unit, err = manifests.Read(files, stdin, stderr, manifests.Options{Namespace: namespace}); err != nil {
+	if files := slices.Concat(o.files, o.policies); len(files) > 0 {
+		in := manifests.Options{Namespace: o.kubeconfig.Overrides.Context.Namespace}
+		if unit, err = manifests.Read(files, stdin, stderr, in); err != nil {
 			return err
 		}
 	}
 	if o.offline() {
-		in.builder, in.stored = unit.Builder(facts.Cluster{Version: o.kubernetes}), unit.Contents()
-		for _, object := range unit.Objects {
-			in.note(object.Kind, object.JSON())
-		}
+		in.state = cluster.FromFiles(unit, facts.Cluster{Version: o.kubernetes})
 		if !unit.HasPolicies() {
 			in.notes = append(in.notes, "there is no policy in the input, so that everything counts as allowed; name some with -p")
 		}
-		return nil
-	}
-	in.namespace = namespace
-	if in.namespace == "" {
-		var err error
-		if in.namespace, err = o.kubeconfig.Namespace(); err != nil {
+	} else {
+		stored := &cluster.Input{Kubeconfig: o.kubeconfig}
+		if in.state, err = stored.Read(ctx, cluster.Options{}, stdin, stderr); err != nil {
 			return err
 		}
+		in.namespace, in.notes = in.state.Scope, in.state.Notes
+		in.state = in.state.With(unit.Stored()...)
 	}
-	seen := func(kind *snapshot.Kind, raw []byte) {
-		switch kind { // each is listed by one goroutine
-		case snapshot.Subscriptions:
-			in.note(olm.KindSubscription, slices.Clone(raw))
-		case snapshot.ClusterServiceVersions:
-			in.note(olm.KindClusterServiceVersion, raw)
-		}
-	}
-	state, err := in.reader.Read(ctx, cluster.Options{Namespace: in.namespace, Seen: seen})
-	if err != nil {
-		return err
-	}
-	in.builder, in.stored, in.notes = state.Builder(), in.reader.Contents(), state.Notes
-	in.builder.Put(time.Time{}, unit.Stored()...)
+	in.builder, in.stored, in.now = in.state.Builder(), in.state.Contents(), o.now
 	return nil
-}
-
-// note keeps what a path needs of a stored object.
-func (in *input) note(kind string, raw []byte) {
-	var object struct {
-		Metadata struct{ Namespace, Name string }
-		Spec     struct{ Version string }
-	}
-	if kind != olm.KindSubscription && kind != olm.KindClusterServiceVersion || json.Unmarshal(raw, &object) != nil {
-		return
-	}
-	key := types.NamespacedName{Namespace: object.Metadata.Namespace, Name: object.Metadata.Name}
-	if kind == olm.KindSubscription {
-		in.subscriptions[key] = raw
-	} else {
-		in.versions[key] = object.Spec.Version
-	}
 }
 
 // locate sets the namespace: that of the command line, else the only one with a Subscription to the package, or a
 // policy of it.
-func (o *options) locate(in *input, state *snapshot.Snapshot) error {
+func (o *options) locate(in *input) error {
 	in.namespace = cmp.Or(in.namespace, o.kubeconfig.Overrides.Context.Namespace)
 	if in.namespace != "" {
 		return self.CheckNamespaces(in.namespace)
 	}
 	found := map[string]bool{}
-	for ns := range state.All() {
+	for ns := range in.state.Snapshot.All() {
 		if len(ns.Subscribers(o.pkg))+len(ns.Governing(o.pkg)) > 0 {
 			found[ns.Name()] = true
 		}
@@ -292,8 +241,8 @@ func (o *options) locate(in *input, state *snapshot.Snapshot) error {
 
 // subscribed returns the Subscription to the package, or one by the command line and the policies, and sets the
 // catalog.
-func (o *options) subscribed(in *input, state *snapshot.Snapshot) (*olm.Subscription, error) {
-	ns := state.Namespace(in.namespace)
+func (o *options) subscribed(ctx context.Context, in *input) (*olm.Subscription, error) {
+	ns := in.state.Snapshot.Namespace(in.namespace)
 	sub := &olm.Subscription{}
 	switch found := ns.Subscribers(o.pkg); {
 	case len(found) > 1:
@@ -323,11 +272,17 @@ func (o *options) subscribed(in *input, state *snapshot.Snapshot) (*olm.Subscrip
 		}
 		in.catalog = olm.Catalog{Namespace: key.Namespace, Name: key.Name}
 	}
-	key := types.NamespacedName{Namespace: in.namespace, Name: cmp.Or(sub.Metadata.Name, o.pkg)}
-	if raw, stored := in.subscriptions[key]; stored {
-		return sub, json.Unmarshal(raw, &in.subscription)
+	if sub.Metadata.Name != "" {
+		raw, err := in.state.Get(ctx, snapshot.Subscriptions,
+			types.NamespacedName{Namespace: in.namespace, Name: sub.Metadata.Name})
+		if err != nil {
+			return nil, err
+		}
+		if raw != nil {
+			return sub, json.Unmarshal(raw, &in.subscription)
+		}
 	}
-	in.subscription = in.object(olm.SubscriptionGVK, key.Name)
+	in.subscription = in.object(olm.SubscriptionGVK, cmp.Or(sub.Metadata.Name, o.pkg))
 	in.subscription["spec"] = map[string]any{"name": o.pkg, "channel": sub.Spec.Channel, "source": in.catalog.Name,
 		"sourceNamespace": in.catalog.Namespace, "installPlanApproval": olm.ApprovalManual}
 	return sub, nil
@@ -341,14 +296,18 @@ func (o *options) readCatalog(ctx context.Context, in *input) (*catalogPackage, 
 	if in.catalog.Namespace == "" || in.catalog.Name == "" {
 		return nil, self.Usage("the catalog is not known: name it with --catalog, or with --source")
 	}
-	source, err := in.reader.Catalog(ctx, types.NamespacedName{Namespace: in.catalog.Namespace, Name: in.catalog.Name})
+	reader, err := cluster.Connect(o.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	source, err := reader.Catalog(ctx, types.NamespacedName{Namespace: in.catalog.Namespace, Name: in.catalog.Name})
 	if err != nil {
 		return nil, err
 	}
 	address := source.Spec.Address
 	if address == "" {
 		var stop func()
-		if address, stop, err = forward(ctx, in.reader.Config(), in.catalog); err != nil {
+		if address, stop, err = forward(ctx, reader.Config(), in.catalog); err != nil {
 			return nil, err
 		}
 		defer stop()
@@ -357,14 +316,23 @@ func (o *options) readCatalog(ctx context.Context, in *input) (*catalogPackage, 
 }
 
 // installed returns what OLM resolves from.
-func (in *input) installed(name string) installed {
-	stored, ok := in.versions[types.NamespacedName{Namespace: in.namespace, Name: name}]
-	if !ok {
-		return in.stated(name)
+func (in *input) installed(ctx context.Context, name string) (installed, error) {
+	var stored []byte
+	var err error
+	if name != "" {
+		stored, err = in.state.Get(ctx, snapshot.ClusterServiceVersions,
+			types.NamespacedName{Namespace: in.namespace, Name: name})
 	}
+	if err != nil || stored == nil {
+		return in.stated(name), err
+	}
+	var csv struct{ Spec struct{ Version string } }
 	from := installed{name: name, version: &semver.Version{}} // which OLM takes for one without a version
-	if v, err := semver.ParseTolerant(stored); err == nil {
+	if err := json.Unmarshal(stored, &csv); err != nil {
+		return from, err
+	}
+	if v, err := semver.ParseTolerant(csv.Spec.Version); err == nil {
 		from.version = &v
 	}
-	return from
+	return from, nil
 }

@@ -5,11 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/operator-framework/operator-registry/alpha/property"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,22 +42,14 @@ type step struct {
 	Warnings    []string         `json:"warnings"`
 	Deprecated  []deprecation    `json:"deprecated"`
 	// MinKubeVersion and MaxOpenShiftVersion are "" if the catalog has none.
-	MinKubeVersion      string   `json:"minKubeVersion"`
-	MaxOpenShiftVersion string   `json:"maxOpenShiftVersion"`
-	Needs               []string `json:"needs"`
-	// Changes are those beyond what is installed before, by class; NotCompared is why there are none.
-	Changes     []changed `json:"changes"`
-	Digest      string    `json:"digest"`
-	NotCompared string    `json:"notCompared,omitempty"`
+	MinKubeVersion      string `json:"minKubeVersion"`
+	MaxOpenShiftVersion string `json:"maxOpenShiftVersion"`
+	// Changes are those beyond what is installed before; NotCompared is why they are not known.
+	Changes     []change.Difference `json:"changes"`
+	Digest      string              `json:"digest"`
+	NotCompared string              `json:"notCompared,omitempty"`
 
 	decision verdict.Decision
-}
-
-// changed counts the differences of a class.
-type changed struct {
-	Class       change.Class `json:"class"`
-	Differences int          `json:"differences"`
-	Risky       int          `json:"risky"`
 }
 
 // judge judges the steps of a path, each as if those before it had been taken. It has the state of a cluster, and adds
@@ -65,7 +61,7 @@ type judge struct {
 	catalog   olm.Catalog
 	// subscription is the Subscription to the package.
 	subscription map[string]any
-	// stored returns objects that are stored; nil for none. made has those that the steps make.
+	// stored returns objects that are stored, made has those that the steps make.
 	stored contents.Source
 	made   contents.Files
 	now    time.Time
@@ -79,16 +75,13 @@ func (j *judge) begin(from installed, before string) error {
 	others, compare := j.builder.Packages, j.builder.Changes
 	known := j.pkg(j.catalog)
 	j.builder.Packages = func(pkg, csv string, source olm.Catalog) *catalog.Package {
-		switch {
-		case pkg == j.name && source == j.catalog:
+		if pkg == j.name && source == j.catalog {
 			return known
-		case others == nil:
-			return nil
 		}
 		return others(pkg, csv, source)
 	}
 	j.builder.Changes = func(plan *olm.InstallPlan, csvs []state.Replacement) *state.PlanChanges {
-		if compare != nil && !isMade(plan) {
+		if !strings.HasPrefix(plan.Metadata.UID, madeUID) {
 			return compare(plan, csvs)
 		}
 		return j.changes(plan, csvs)
@@ -109,7 +102,7 @@ func (j *judge) Get(
 	ctx context.Context, resource schema.GroupVersionResource, key types.NamespacedName,
 ) ([]byte, error) {
 	raw, err := j.made.Get(ctx, resource, key)
-	if apierrors.IsNotFound(err) && j.stored != nil {
+	if apierrors.IsNotFound(err) {
 		return j.stored.Get(ctx, resource, key)
 	}
 	return raw, err
@@ -123,34 +116,31 @@ func (j *judge) changes(plan *olm.InstallPlan, csvs []state.Replacement) *state.
 // madeUID begins the UIDs of plans that are made here.
 const madeUID = "opgate-plan-"
 
-func isMade(plan *olm.InstallPlan) bool {
-	return len(plan.Metadata.UID) > len(madeUID) && plan.Metadata.UID[:len(madeUID)] == madeUID
-}
-
 // step judges a hop, and then adds what OLM would have written.
 func (j *judge) step(h hop) (*step, error) {
-	s := &step{hop: h, Deprecated: j.deprecations(h.CSV, h.Channel), Needs: j.needs(h.CSV), Changes: []changed{},
-		By: []string{}, Warnings: []string{}}
+	s := &step{hop: h, Deprecated: j.deprecations(h.CSV, h.Channel), Changes: []change.Difference{}, By: []string{},
+		Warnings: []string{}}
 	_, s.MinKubeVersion, _ = j.contents(h.CSV) // an error is that of the plan
 	var openShift any
 	if j.property(h.CSV, "olm.maxOpenShiftVersion", &openShift); openShift != nil {
 		s.MaxOpenShiftVersion = fmt.Sprint(openShift)
 	}
 	plan := j.waiting(h.CSV)
-	if plan == nil {
+	if plan != nil {
+		s.Plan = plan.Metadata.Key()
+	} else {
 		made, err := j.plan(&h, olm.PhaseRequiresApproval)
+		if err == nil {
+			err = j.put(snapshot.InstallPlans, made)
+		}
+		if err == nil {
+			err = j.subscribe(h.From, h.CSV, planName(h.CSV))
+		}
 		if err != nil {
 			return nil, err
 		}
-		if err := j.put(snapshot.InstallPlans, made); err != nil {
-			return nil, err
-		}
-		if err := j.subscribe(h.From, h.CSV, planName(h.CSV)); err != nil {
-			return nil, err
-		}
-		plan = j.planOf(func(p *olm.InstallPlan) bool { return p.Metadata.Name == planName(h.CSV) })
-	} else {
-		s.Plan = plan.Metadata.Key()
+		plans := j.last.Namespace(j.namespace).Plans()
+		plan = plans[slices.IndexFunc(plans, func(p *olm.InstallPlan) bool { return p.Metadata.Name == planName(h.CSV) })]
 	}
 	cluster := &inspect.Cluster{Snapshot: j.last, Now: j.now}
 	answer := cluster.JudgePlan(plan)
@@ -168,51 +158,36 @@ func (j *judge) step(h hop) (*step, error) {
 	return s, j.install(&h)
 }
 
-// withoutContents is why most steps are not compared: newer catalogs have images alone.
-const withoutContents = "the catalog does not have its contents (olm.bundle.object)"
-
 // compare sets what a step changes.
 func (j *judge) compare(s *step, plan *olm.InstallPlan) {
-	ns := j.last.Namespace(j.namespace)
-	set := j.changes(plan, carrier.Replacements(ns, plan)).ByCSV[s.CSV]
+	set := j.changes(plan, carrier.Replacements(j.last.Namespace(j.namespace), plan)).ByCSV[s.CSV]
 	switch {
 	case set == nil:
 		s.NotCompared = "its package is not known"
-		return
+	case set.Fault != "" && s.Plan == "" && len(j.manifestsOf(s.CSV)) == 0:
+		s.NotCompared = withoutContents
 	case set.Fault != "":
-		if s.NotCompared = set.Fault; s.Plan == "" && len(j.manifestsOf(s.CSV)) == 0 {
-			s.NotCompared = withoutContents
-		}
-		return
-	}
-	s.Digest = set.Digest()
-	for _, d := range set.Differences {
-		i := slices.IndexFunc(s.Changes, func(c changed) bool { return c.Class == d.Class })
-		if i < 0 {
-			i, s.Changes = len(s.Changes), append(s.Changes, changed{Class: d.Class})
-		}
-		s.Changes[i].Differences++
-		if d.Risk == change.Risky {
-			s.Changes[i].Risky++
-		}
+		s.NotCompared = set.Fault
+	default:
+		s.Digest, s.Changes = set.Digest(), append(s.Changes, set.Differences...)
 	}
 }
+
+// withoutContents is why most steps are not compared: newer catalogs have images alone.
+const withoutContents = "the catalog does not have its contents (olm.bundle.object)"
 
 func (j *judge) manifestsOf(csv string) []json.RawMessage {
 	manifests, _, _ := j.contents(csv)
 	return manifests
 }
 
-// waiting returns the plan that OLM has made for a version, and that waits for approval.
+// waiting returns the plan for a version that waits for approval; nil if there is none.
 func (j *judge) waiting(csv string) *olm.InstallPlan {
 	ns := j.last.Namespace(j.namespace)
-	return j.planOf(func(p *olm.InstallPlan) bool { return p.Brings(csv) && ns.Waits(p) })
-}
-
-func (j *judge) planOf(is func(*olm.InstallPlan) bool) *olm.InstallPlan {
-	plans := j.last.Namespace(j.namespace).Plans()
-	if i := slices.IndexFunc(plans, is); i >= 0 {
-		return plans[i]
+	for _, plan := range ns.Plans() {
+		if plan.Brings(csv) && ns.Waits(plan) {
+			return plan
+		}
 	}
 	return nil
 }
@@ -244,7 +219,6 @@ func (j *judge) install(h *hop) error {
 	if err != nil {
 		return err
 	}
-	csv := j.csv(h, j.manifestsOf(h.CSV))
 	if err := j.put(snapshot.InstallPlans, plan); err != nil {
 		return err
 	}
@@ -252,10 +226,11 @@ func (j *judge) install(h *hop) error {
 		types.NamespacedName{Namespace: j.namespace, Name: h.From}); old != nil {
 		j.last = j.builder.Remove(time.Time{}, old)
 	}
-	for _, manifest := range j.manifestsOf(h.CSV) {
+	manifests := j.manifestsOf(h.CSV)
+	for _, manifest := range manifests {
 		j.made.Add(manifest, j.namespace) // of which definitions are compared
 	}
-	if err := j.put(snapshot.ClusterServiceVersions, csv); err != nil {
+	if err := j.put(snapshot.ClusterServiceVersions, j.csv(h, manifests)); err != nil {
 		return err
 	}
 	return j.subscribe(h.CSV, h.CSV, "")
@@ -274,16 +249,15 @@ func (j *judge) plan(h *hop, phase string) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	source := map[string]any{"name": j.catalog.Name, "namespace": j.catalog.Namespace}
 	image := ""
 	if b := j.bundles[h.CSV]; b != nil {
 		image = b.Image
 	}
-	status := map[string]any{"phase": phase, "catalogSources": []any{}}
-	reference := ""
+	status, reference := map[string]any{"phase": phase, "catalogSources": []any{}}, ""
 	if image != "" || len(manifests) == 0 {
 		status["bundleLookups"] = []any{map[string]any{"path": image, "identifier": h.CSV, "replaces": h.From,
-			"catalogSourceRef": source, "properties": properties}}
+			"catalogSourceRef": map[string]any{"name": j.catalog.Name, "namespace": j.catalog.Namespace},
+			"properties":       properties}}
 		if len(manifests) > 0 && j.catalog != (olm.Catalog{}) {
 			if reference, err = j.unpacked(h, properties, manifests); err != nil {
 				return nil, err
@@ -298,11 +272,12 @@ func (j *judge) plan(h *hop, phase string) (map[string]any, error) {
 		}
 		gvk := u.GroupVersionKind()
 		if gvk.Kind == olm.KindClusterServiceVersion {
-			if raw, err = json.Marshal(j.csv(h, []json.RawMessage{raw})); err != nil {
+			if raw, err = json.Marshal(j.csv(h, manifests)); err != nil {
 				return nil, err
 			}
 		}
-		steps = append(steps, map[string]any{"resolving": h.CSV, "status": map[bool]string{true: "Created"}[phase == olm.PhaseComplete],
+		steps = append(steps, map[string]any{"resolving": h.CSV,
+			"status": map[bool]string{true: "Created"}[phase == olm.PhaseComplete],
 			"resource": map[string]any{"group": gvk.Group, "version": gvk.Version, "kind": gvk.Kind, "name": u.GetName(),
 				"sourceName": j.catalog.Name, "sourceNamespace": j.catalog.Namespace,
 				"manifest": cmp.Or(reference, string(raw))}})
@@ -328,26 +303,26 @@ func (j *judge) object(kind schema.GroupVersionKind, name string) map[string]any
 
 // unpacked adds the ConfigMap that OLM unpacks a bundle into, and returns what the steps have in place of manifests.
 func (j *judge) unpacked(h *hop, properties string, manifests []json.RawMessage) (reference string, err error) {
-	data := map[string]any{}
+	data := map[string]string{}
 	for i, raw := range manifests {
 		data[fmt.Sprintf("%d.json", i)] = string(raw)
 	}
-	raw, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": data,
-		"metadata": map[string]any{"namespace": j.catalog.Namespace, "name": madeUID + h.CSV, "uid": madeUID + h.CSV,
-			"labels": map[string]any{metakey.OLMManaged: "true"}}})
+	made := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, Data: data,
+		ObjectMeta: metav1.ObjectMeta{Namespace: j.catalog.Namespace, Name: madeUID + h.CSV, UID: madeUID,
+			Labels: map[string]string{metakey.OLMManaged: "true"}}}
+	raw, err := json.Marshal(made)
 	if err != nil {
 		return "", err
 	}
 	j.made.Add(raw, j.catalog.Namespace)
-	raw, err = json.Marshal(olm.Reference{Kind: "ConfigMap", Name: madeUID + h.CSV, Namespace: j.catalog.Namespace,
-		CatalogName: j.catalog.Name, CatalogNamespace: j.catalog.Namespace, Replaces: h.From, Properties: properties})
+	raw, err = json.Marshal(olm.Reference{Kind: made.Kind, Name: made.Name, Namespace: made.Namespace,
+		CatalogName: j.catalog.Name, CatalogNamespace: made.Namespace, Replaces: h.From, Properties: properties})
 	return string(raw), err
 }
 
 // csv returns the ClusterServiceVersion of a version as OLM writes it: that among its manifests, or one that states the
 // version and its properties alone.
 func (j *judge) csv(h *hop, manifests []json.RawMessage) map[string]any {
-	made := j.object(olm.ClusterServiceVersionGVK, h.CSV)
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"version": h.Version}}}
 	for _, raw := range manifests {
 		found := &unstructured.Unstructured{}
@@ -355,15 +330,10 @@ func (j *judge) csv(h *hop, manifests []json.RawMessage) map[string]any {
 			u = found
 		}
 	}
-	annotations := u.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
+	labels, annotations := u.GetLabels(), map[string]string{}
+	maps.Copy(annotations, u.GetAnnotations())
 	annotations[metakey.Properties], _ = j.properties(h.CSV) // an error is that of the plan
-	labels := u.GetLabels()
-	for field, value := range made {
-		u.Object[field] = value
-	}
+	maps.Copy(u.Object, j.object(olm.ClusterServiceVersionGVK, h.CSV))
 	u.SetAnnotations(annotations)
 	u.SetLabels(labels)
 	if spec, ok := u.Object["spec"].(map[string]any); ok && h.From != "" {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/blang/semver/v4"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
@@ -40,44 +39,37 @@ func newPackage(pkg string) *catalogPackage {
 }
 
 // add adds an object of a file-based catalog, if it is of the package.
-func (o *catalogPackage) add(meta *declcfg.Meta) error {
-	if meta.Schema == declcfg.SchemaPackage && meta.Name == o.name {
+func (o *catalogPackage) add(meta *declcfg.Meta) (err error) {
+	decode := func(into any) {
+		if err = json.Unmarshal(meta.Blob, into); err != nil {
+			err = fmt.Errorf("%s %s: %w", meta.Schema, text.Name(meta.Name), err)
+		}
+	}
+	switch {
+	case meta.Schema == declcfg.SchemaPackage && meta.Name == o.name:
 		var p declcfg.Package
-		err := json.Unmarshal(meta.Blob, &p)
+		decode(&p)
 		o.defaultChannel, o.found = p.DefaultChannel, true
-		return err
-	}
-	if meta.Package != o.name {
-		return nil
-	}
-	switch meta.Schema {
-	case "":
+	case meta.Package != o.name:
+	case meta.Schema == "":
 		return errors.New("an object has no schema, so it is not of a file-based catalog")
-	case declcfg.SchemaChannel:
+	case meta.Schema == declcfg.SchemaChannel:
 		var c declcfg.Channel
-		if err := json.Unmarshal(meta.Blob, &c); err != nil {
-			return fmt.Errorf("channel %s: %w", text.Name(meta.Name), err)
-		}
+		decode(&c)
 		o.channels = append(o.channels, c)
-	case declcfg.SchemaBundle:
-		b := &declcfg.Bundle{}
-		if err := json.Unmarshal(meta.Blob, b); err != nil {
-			return fmt.Errorf("bundle %s: %w", text.Name(meta.Name), err)
-		}
-		if o.bundles[b.Name] != nil {
-			return fmt.Errorf("bundle %s appears twice", text.Name(b.Name))
-		}
-		o.bundles[b.Name] = b
-	case declcfg.SchemaDeprecation:
+	case meta.Schema == declcfg.SchemaBundle && o.bundles[meta.Name] != nil:
+		return fmt.Errorf("bundle %s appears twice", text.Name(meta.Name))
+	case meta.Schema == declcfg.SchemaBundle:
+		o.bundles[meta.Name] = &declcfg.Bundle{}
+		decode(o.bundles[meta.Name])
+	case meta.Schema == declcfg.SchemaDeprecation:
 		var d declcfg.Deprecation
-		if err := json.Unmarshal(meta.Blob, &d); err != nil {
-			return fmt.Errorf("deprecations: %w", err)
-		}
+		decode(&d)
 		for _, e := range d.Entries {
 			o.deprecated[e.Reference] = e.Message
 		}
 	}
-	return nil
+	return err
 }
 
 // complete sorts what was read, and returns an error if the catalog does not have the package.
@@ -169,31 +161,6 @@ func (o *catalogPackage) stated(csv string) installed {
 	return i
 }
 
-// needs are what a version requires of other operators: OLM installs these too, or does not move to the version.
-func (o *catalogPackage) needs(csv string) []string {
-	needs := []string{}
-	if o.bundles[csv] == nil {
-		return needs
-	}
-	for _, p := range o.bundles[csv].Properties {
-		switch p.Type {
-		case property.TypePackageRequired:
-			var r property.PackageRequired
-			if json.Unmarshal(p.Value, &r) == nil {
-				needs = append(needs, strings.TrimSpace("package "+r.PackageName+" "+r.VersionRange))
-			}
-		case property.TypeGVKRequired:
-			var r property.GVKRequired
-			if json.Unmarshal(p.Value, &r) == nil {
-				needs = append(needs, fmt.Sprintf("kind %s of %s/%s", r.Kind, r.Group, r.Version))
-			}
-		case property.TypeConstraint:
-			needs = append(needs, "what its olm.constraint asks for")
-		}
-	}
-	return needs
-}
-
 // contents are the manifests of a version, as JSON, nil if the catalog does not have them. minKube is the oldest
 // version of Kubernetes that it runs on, "" if it requires none or the catalog has none.
 func (o *catalogPackage) contents(csv string) (manifests []json.RawMessage, minKube string, err error) {
@@ -210,11 +177,9 @@ func (o *catalogPackage) contents(csv string) (manifests []json.RawMessage, minK
 			}
 		case property.TypeBundleObject:
 			var object property.BundleObject
-			if err = json.Unmarshal(p.Value, &object); err == nil {
-				err = yamlsize.CheckAliases(object.Data, maxBundle)
-			}
-			if err != nil && !errors.Is(err, yamlsize.ErrTooLarge) {
-				err = nil // the conversion reports what is wrong
+			err := json.Unmarshal(p.Value, &object)
+			if large := yamlsize.CheckAliases(object.Data, maxBundle); errors.Is(large, yamlsize.ErrTooLarge) {
+				err = large
 			}
 			var raw []byte
 			if err == nil {

@@ -101,9 +101,9 @@ func TestContents(t *testing.T) {
 	for name, image := range map[string]string{"inline": "", "image": "quay.io/example/etcd@sha256:" + strings.Repeat("a", 64)} {
 		t.Run(name, func(t *testing.T) {
 			catalog := writeCatalog(t, withContents(image))
-			var r result
+			var r Result
 			plan := func(more string) {
-				r = result{}
+				r = Result{}
 				args := []string{"etcd", "--catalog", catalog, "--from", "etcd.v1", "-o", "json", "-p", file(t, "policy.yaml", policy(more))}
 				if err := json.Unmarshal([]byte(run(t, args...)), &r); err != nil || len(r.Steps) != 1 {
 					t.Fatalf("%v, %d steps, want 1", err, len(r.Steps))
@@ -114,7 +114,7 @@ func TestContents(t *testing.T) {
 			if s.Decision != "Hold" || len(s.Reasons) != 1 || s.Reasons[0].Rule != "bundle/consent" {
 				t.Fatalf("the step is %s for %v, want it to be held by bundle/consent", s.Decision, s.Reasons)
 			}
-			if len(s.Changes) == 0 || s.Changes[0] != (changed{"permissions", 1, 1}) || s.MinKubeVersion != "1.31.0" {
+			if len(s.Changes) == 0 || s.Changes[0].Class != "permissions" || s.MinKubeVersion != "1.31.0" {
 				t.Errorf("it changes %v and needs Kubernetes %q", s.Changes, s.MinKubeVersion)
 			}
 			if !strings.Contains(s.Reasons[0].Message, s.Digest) {
@@ -133,7 +133,7 @@ func TestDigest(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("a", 64)
 	catalog := writeCatalog(t, withContents("quay.io/example/etcd@"+digest))
 	for listed, want := range map[string]string{digest: "Allow", "sha256:" + strings.Repeat("b", 64): "Deny"} {
-		var r result
+		var r Result
 		args := []string{"etcd", "--catalog", catalog, "--from", "etcd.v1", "-o", "json",
 			"-p", file(t, "policy.yaml", policy("versions: [etcd.v1, etcd.v2@"+listed+"],"))}
 		if err := json.Unmarshal([]byte(run(t, args...)), &r); err != nil || len(r.Steps) != 1 || r.Steps[0].Decision != want {
@@ -161,8 +161,8 @@ func TestPathPicture(t *testing.T) {
 		}
 	}
 	for _, m := range []mark{isInstalled, isAllowed, isHeld, isRefused, isDeprecated} {
-		if strings.Count(got, m.sign) < 2 || strings.Count(got, m.word) < 2 {
-			t.Errorf("no version of the picture is %s", m.word)
+		if strings.Count(got, m.Sign) < 2 || strings.Count(got, m.Word) < 2 {
+			t.Errorf("no version of the picture is %s", m.Word)
 		}
 	}
 }

@@ -10,12 +10,13 @@ import (
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/change"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// formats print a path; colored is for terminals.
-var formats = map[string]func(out io.Writer, r *result, colored bool) error{
-	"text": printText, "json": func(out io.Writer, r *result, _ bool) error { return cli.JSON(out, r) },
+// formats print a path.
+var formats = map[string]func(out io.Writer, r *Result) error{
+	"text": printText, "json": func(out io.Writer, r *Result) error { return cli.JSON(out, r) },
 	"mermaid": printMermaid, "svg": printSVG,
 }
 
@@ -23,54 +24,41 @@ func formatNames() []string { return slices.Sorted(maps.Keys(formats)) }
 
 // mark is how a version is shown: a sign, a word and colors, so that each alone tells it.
 type mark struct {
-	sign, word string
-	// ansi is for terminals, stroke and fill are for pictures, dash is the pattern of the frame.
-	ansi, stroke, fill, dash string
+	Sign, Word string
+	// Stroke and Fill are for pictures, Dash is the pattern of the frame.
+	Stroke, Fill, Dash string
 }
 
 // The marks of versions. deprecated is beside one of the others.
 var (
-	isInstalled  = mark{"●", "installed", "\x1b[1m", "#0550ae", "#eff6ff", ""}
-	isAllowed    = mark{"✓", "allowed", "\x1b[32m", "#116329", "#effaf0", ""}
-	isHeld       = mark{"‖", "held", "\x1b[33m", "#8a5300", "#fff8e6", "8 4"}
-	isRefused    = mark{"✗", "refused", "\x1b[1;31m", "#b3141e", "#fff0f0", "2 3"}
-	isDeprecated = mark{"†", "deprecated", "", "#57606a", "", ""}
+	isInstalled  = mark{"●", "installed", "#0550ae", "#eff6ff", ""}
+	isAllowed    = mark{"✓", "allowed", "#116329", "#effaf0", ""}
+	isHeld       = mark{"‖", "held", "#8a5300", "#fff8e6", "8 4"}
+	isRefused    = mark{"✗", "refused", "#b3141e", "#fff0f0", "2 3"}
+	isDeprecated = mark{"†", "deprecated", "#57606a", "", ""}
 )
 
-const (
-	nextSign = "▶"
-	reset    = "\x1b[0m"
-)
+const nextSign = "▶"
 
-func markOf(d verdict.Decision) mark {
-	switch d {
-	case verdict.Allow:
-		return isAllowed
-	case verdict.Hold:
-		return isHeld
-	case verdict.Deny:
-		return isRefused
-	}
-	return isRefused
-}
+var marks = map[verdict.Decision]mark{verdict.Allow: isAllowed, verdict.Hold: isHeld, verdict.Deny: isRefused}
 
 // block is one version of a path.
 type block struct {
 	mark
-	// edge is how it follows the one before, title what it is, lines the rest.
-	edge, title string
+	// Edge is how it follows the one before, title what it is, lines the rest.
+	Edge, title string
 	lines       []string
 }
 
 // blocks are the versions of a path, oldest first.
-func (r *result) blocks() []block {
+func (r *Result) blocks() []block {
 	var all []block
 	if r.Installed != "" {
-		all = append(all, block{mark: isInstalled, title: text.Name(r.Installed) + "  " + isInstalled.word})
+		all = append(all, block{mark: isInstalled, title: text.Name(r.Installed) + "  " + isInstalled.Word})
 	}
 	for i, s := range r.Steps {
-		b := block{mark: markOf(s.decision), edge: s.edge()}
-		b.title = text.Name(s.CSV) + "  " + b.word
+		b := block{mark: marks[s.decision], Edge: s.edge()}
+		b.title = text.Name(s.CSV) + "  " + b.Word
 		switch {
 		case s.decision == verdict.Allow && len(s.By) > 0:
 			b.title += " by " + text.Join(s.By, maxNamed)
@@ -81,7 +69,7 @@ func (r *result) blocks() []block {
 			b.title += "  " + nextSign + " next"
 		}
 		if len(s.Deprecated) > 0 {
-			b.title += "  " + isDeprecated.sign + " " + isDeprecated.word
+			b.title += "  " + isDeprecated.Sign + " " + isDeprecated.Word
 		}
 		b.lines = s.lines()
 		all = append(all, b)
@@ -122,49 +110,33 @@ func (s *step) lines() (lines []string) {
 	if s.MaxOpenShiftVersion != "" {
 		add("runs on OpenShift up to %s", text.Escape(s.MaxOpenShiftVersion))
 	}
-	if len(s.Needs) > 0 {
-		add("also needs %s", text.Join(s.Needs, maxNamed))
-	}
 	if s.From == "" {
 		return lines
 	}
-	var changes []string
-	for _, c := range s.Changes {
-		part := fmt.Sprintf("%s %d", c.Class, c.Differences)
-		if c.Risky > 0 {
-			part += fmt.Sprintf(" (%d risky)", c.Risky)
-		}
-		changes = append(changes, part)
-	}
+	summary := (&change.Set{Differences: s.Changes}).Summary(change.Reviewable)
 	switch {
 	case s.NotCompared != "" && s.NotCompared != withoutContents:
 		add("changes are not known: %s", text.Escape(s.NotCompared))
-	case len(changes) > 0:
-		add("changes %s; digest %s", strings.Join(changes, ", "), s.Digest)
+	case summary != "":
+		add("changes %s; digest %s", text.Escape(summary), s.Digest)
 	}
 	return lines
 }
 
 // heading names what the path is of.
-func (r *result) heading() string {
+func (r *Result) heading() string {
 	return text.Name(r.Package) + " in namespace " + text.Name(r.Namespace) + ", " + inChannel(r.Channel) + " of " +
 		text.Escape(r.Catalog)
 }
 
-func printText(w io.Writer, r *result, colored bool) error {
+func printText(w io.Writer, r *Result) error {
 	out := bufio.NewWriter(w)
-	paint := func(color, line string) {
-		if colored && color != "" {
-			line = color + line + reset
-		}
-		fmt.Fprintln(out, line)
-	}
-	paint("", r.heading())
+	fmt.Fprintln(out, r.heading())
 	for _, b := range r.blocks() {
-		if b.edge != "" {
-			fmt.Fprintln(out, "│ "+b.edge)
+		if b.Edge != "" {
+			fmt.Fprintln(out, "│ "+b.Edge)
 		}
-		paint(b.ansi, b.sign+" "+b.title)
+		fmt.Fprintln(out, b.Sign+" "+b.title)
 		for _, line := range b.lines {
 			fmt.Fprintln(out, "│   "+line)
 		}

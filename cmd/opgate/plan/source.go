@@ -81,7 +81,11 @@ func readFiles(ctx context.Context, name, pkg string, read func(files int)) (*ca
 
 // unpack writes the catalog in the first image of an OCI layout to a directory that the caller removes.
 func unpack(name string) (dir string, err error) {
-	image, err := firstImage(name)
+	index, err := layout.ImageIndexFromPath(name)
+	if err != nil {
+		return "", err
+	}
+	image, err := firstImage(index)
 	if err != nil {
 		return "", err
 	}
@@ -136,25 +140,24 @@ func write(root *os.Root, name string, content io.Reader) error {
 }
 
 // firstImage returns the first image of an OCI layout. A catalog is the same for all platforms.
-func firstImage(name string) (v1.Image, error) {
-	index, err := layout.ImageIndexFromPath(name)
-	for err == nil {
-		var manifest *v1.IndexManifest
-		if manifest, err = index.IndexManifest(); err != nil {
-			break
-		}
-		i := slices.IndexFunc(manifest.Manifests, func(d v1.Descriptor) bool {
-			return d.MediaType.IsImage() && (d.Platform == nil || d.Platform.OS != "unknown") // which is an attestation
-		})
-		switch {
-		case i >= 0:
-			return index.Image(manifest.Manifests[i].Digest)
-		case len(manifest.Manifests) == 0 || !manifest.Manifests[0].MediaType.IsIndex():
-			return nil, errors.New("the OCI layout has no image")
-		}
-		index, err = index.ImageIndex(manifest.Manifests[0].Digest)
+func firstImage(index v1.ImageIndex) (v1.Image, error) {
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return nil, err
 	}
-	return nil, err
+	for _, d := range manifest.Manifests {
+		switch {
+		case d.MediaType.IsIndex():
+			inner, err := index.ImageIndex(d.Digest)
+			if err != nil {
+				return nil, err
+			}
+			return firstImage(inner)
+		case d.MediaType.IsImage() && (d.Platform == nil || d.Platform.OS != "unknown"): // which is an attestation
+			return index.Image(d.Digest)
+		}
+	}
+	return nil, errors.New("the OCI layout has no image")
 }
 
 // readServed reads a package of a catalog that is served by gRPC.

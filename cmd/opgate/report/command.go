@@ -5,23 +5,18 @@ package report
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/cluster"
-	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -80,13 +75,7 @@ func Command(now func() time.Time) *cobra.Command {
 				return self.Usage("-f reports what files have: leave out the flags that name a cluster")
 			}
 			r := &report{Generated: now().UTC(), Clusters: []*reported{}, Operators: []*operator{}}
-			if len(o.files) > 0 {
-				if err := o.readFiles(r, cmd.InOrStdin(), cmd.ErrOrStderr()); err != nil {
-					return err
-				}
-			} else {
-				o.readClusters(cmd.Context(), r, cmd.ErrOrStderr(), now)
-			}
+			o.read(cmd.Context(), r, cmd.InOrStdin(), cmd.ErrOrStderr(), now)
 			if err := formats[o.output](cmd.OutOrStdout(), r); err != nil {
 				return self.Unusable("write the report: %v", err)
 			}
@@ -114,71 +103,67 @@ var formats = map[string]func(io.Writer, *report) error{
 
 func formatNames() []string { return slices.Sorted(maps.Keys(formats)) }
 
-// readFiles adds a cluster for each name.
-func (o *options) readFiles(r *report, stdin io.Reader, stderr io.Writer) error {
+// input is a cluster with its name.
+type input struct {
+	cluster.Input
+	name string
+}
+
+// inputs returns a cluster for each file, or each context, in the order of the command line.
+func (o *options) inputs() (all []input) {
 	for _, file := range o.files {
-		unit, err := manifests.Read([]string{file}, stdin, stderr, manifests.Options{})
-		if err != nil {
-			return err
-		}
 		base := filepath.Base(file)
 		name := strings.TrimSuffix(base, filepath.Ext(base))
 		if file == cli.StandardInput {
 			name = "standard input"
 		}
-		r.add(name, unit.Snapshot(facts.Cluster{}), o.kubeconfig.Overrides.Context.Namespace, nil)
+		all = append(all, input{cluster.Input{Kubeconfig: o.kubeconfig, Files: []string{file}}, name})
 	}
-	return nil
+	if len(all) == 0 && len(o.contexts) == 0 {
+		return []input{{cluster.Input{Kubeconfig: o.kubeconfig, All: o.namespace() == ""}, "current context"}}
+	}
+	for _, name := range o.contexts {
+		of := input{cluster.Input{Kubeconfig: o.kubeconfig, All: o.namespace() == ""}, name}
+		of.Overrides.CurrentContext = name
+		all = append(all, of)
+	}
+	return all
 }
 
-// readClusters adds the clusters of the contexts, in their order.
-func (o *options) readClusters(ctx context.Context, r *report, stderr io.Writer, now func() time.Time) {
-	contexts := o.contexts
-	if len(contexts) == 0 {
-		contexts = []string{""}
+// namespace is that of -n; "" for all.
+func (o *options) namespace() string { return o.kubeconfig.Overrides.Context.Namespace }
+
+// read reads the clusters and adds them in their order; one that cannot be read has an error.
+func (o *options) read(ctx context.Context, r *report, stdin io.Reader, stderr io.Writer, now func() time.Time) {
+	inputs := o.inputs()
+	states, faults := make([]*cluster.State, len(inputs)), make([]error, len(inputs))
+	tokens, done := make(chan struct{}, maxClusters), make(chan struct{})
+	if len(o.files) > 0 {
+		tokens = make(chan struct{}, 1) // notes on files are printed as these are read
 	}
-	states, faults := make([]*cluster.State, len(contexts)), make([]error, len(contexts))
+	for i := range inputs {
+		go func() {
+			tokens <- struct{}{}
+			states[i], faults[i] = inputs[i].Read(ctx, cluster.Options{}, stdin, stderr)
+			<-tokens
+			done <- struct{}{}
+		}()
+	}
 	count, clear := cli.Progress(stderr, "clusters", now)
-	defer clear()
-	var running sync.WaitGroup
-	var mu sync.Mutex
-	tokens, done := make(chan struct{}, maxClusters), 0
-	for i, name := range contexts {
-		of := o.kubeconfig
-		of.Overrides.CurrentContext = name
-		tokens <- struct{}{}
-		running.Go(func() {
-			defer func() { <-tokens }()
-			states[i], faults[i] = read(ctx, of)
-			mu.Lock()
-			defer mu.Unlock()
-			if done++; count != nil {
-				count(done)
-			}
-		})
+	for i := range inputs {
+		<-done
+		if count != nil {
+			count(i + 1)
+		}
 	}
-	running.Wait()
-	for i, name := range contexts {
+	clear()
+	for i, in := range inputs {
 		if faults[i] != nil {
-			r.Clusters = append(r.Clusters, &reported{Name: cmp.Or(name, current), Error: faults[i].Error()})
+			r.Clusters = append(r.Clusters, &reported{Name: in.name, Error: faults[i].Error()})
 			continue
 		}
-		r.add(cmp.Or(name, current), states[i].Snapshot, o.kubeconfig.Overrides.Context.Namespace, states[i].Notes)
+		r.add(in.name, states[i].Snapshot, o.namespace(), states[i].Notes)
 	}
-}
-
-// current is the name of the only cluster of a report.
-const current = "current context"
-
-func read(ctx context.Context, of cli.Kubeconfig) (*cluster.State, error) {
-	reader, err := cluster.Connect(of)
-	if own, ok := errors.AsType[*cli.ExitError](err); ok {
-		return nil, errors.New(own.Message)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return reader.Read(ctx, cluster.Options{Namespace: of.Overrides.Context.Namespace})
 }
 
 // add adds the operators of a cluster.
@@ -188,9 +173,4 @@ func (r *report) add(name string, s *snapshot.Snapshot, namespace string, notes 
 		o.Cluster = name
 		r.Operators = append(r.Operators, o)
 	}
-}
-
-// title is the heading of a report.
-func (r *report) title() string {
-	return fmt.Sprintf("%s on %s", text.Count(len(r.Operators), "operator"), text.Count(len(r.Clusters), "cluster"))
 }

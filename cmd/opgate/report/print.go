@@ -34,7 +34,9 @@ func printPage(out io.Writer, r *report) error {
 }
 
 // Title is the heading of the page.
-func (r *report) Title() string { return r.title() }
+func (r *report) Title() string {
+	return fmt.Sprintf("%s on %s", text.Count(len(r.Operators), "operator"), text.Count(len(r.Clusters), "cluster"))
+}
 
 // Counts are how many operators are in each state, and how many wait.
 func (r *report) Counts() string {

@@ -19,9 +19,7 @@ import (
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/cluster"
-	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -65,9 +63,7 @@ const example = `  # what would let the plans pass that wait on the cluster, as 
 
 // options are the flags.
 type options struct {
-	kubeconfig cli.Kubeconfig
-	all        bool
-	objects    []string
+	cluster.Input
 	// paths are files with JSON of "opgate plan", to is how far along them.
 	paths []string
 	to    string
@@ -91,16 +87,16 @@ func Command(now func() time.Time) *cobra.Command {
 				return err
 			}
 			steps, state, err := o.steps(cmd.Context(), now(), cmd.InOrStdin(), cmd.ErrOrStderr())
-			if err != nil {
-				return err
+			if err == nil {
+				err = o.run(names, steps, state, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
-			return o.run(names, steps, state, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return self.Failed(err)
 		},
 	}
 	flags := self.Flags(cmd)
-	flags.BoolVarP(&o.all, "all-namespaces", "A", false, "look at all namespaces, not at that of -n or the context")
-	o.kubeconfig.RegisterNamespace(cmd)
-	cli.FilesVar(flags, &o.objects)
+	flags.BoolVarP(&o.All, "all-namespaces", "A", false, "look at all namespaces, not at that of -n or the context")
+	o.RegisterNamespace(cmd)
+	cli.FilesVar(flags, &o.Files)
 	flags.Lookup("filename").Usage = `file or directory with InstallPlans and Subscriptions, "-" for standard input; repeatable`
 	flags.StringArrayVar(&o.paths, "path", nil, `JSON of "opgate plan", a file or "-"; repeatable (default: the plans that wait)`)
 	flags.StringVar(&o.to, "to", toNext, "how far along a path: "+cli.Alternatives(targets))
@@ -108,7 +104,7 @@ func Command(now func() time.Time) *cobra.Command {
 	flags.StringVar(&o.body, "body", "", "file to write the text of a pull request to (default: none)")
 	flags.BoolVar(&o.acceptChanges, "accept-changes", false, "add the digests of held changes to spec.consent.accepted, too")
 	flags.BoolVar(&o.exitCode, "exit-code", false, "exit with 3 if something is suggested")
-	o.kubeconfig.Register(cmd)
+	o.Register(cmd)
 	cli.Complete(cmd, "to", targets)
 	return cmd
 }
@@ -120,16 +116,16 @@ func (o *options) validate(names []string) error {
 		return self.Usage("no policies: name files or directories with the policies to edit")
 	case slices.Contains(names, cli.StandardInput):
 		return self.Usage("- cannot be edited: name files or directories with the policies to edit")
-	case o.all && o.kubeconfig.Overrides.Context.Namespace != "":
+	case o.All && o.Overrides.Context.Namespace != "":
 		return self.Usage(cli.AllOrOne)
-	case len(o.paths) > 0 && len(o.objects) > 0:
+	case len(o.paths) > 0 && len(o.Files) > 0:
 		return self.Usage("--path takes the place of plans: leave out -f")
 	case !slices.Contains(targets, o.to):
 		return self.Usage("unknown --to %s: use %s", text.Quote(o.to), cli.Alternatives(targets))
 	case o.to != toNext && len(o.paths) == 0:
 		return self.Usage("--to %s is along a path: name one with --path", o.to)
 	}
-	return self.CheckFiles(slices.Concat(names, o.objects, o.paths))
+	return self.CheckFiles(slices.Concat(names, o.Files, o.paths))
 }
 
 // steps returns what is to be opened, and the state by which patches of policies govern something.
@@ -137,15 +133,19 @@ func (o *options) steps(
 	ctx context.Context, now time.Time, stdin io.Reader, stderr io.Writer,
 ) (steps []step, state *snapshot.Snapshot, err error) {
 	if len(o.paths) == 0 {
-		if state, err = o.read(ctx, stdin, stderr); err != nil {
+		read, err := o.Read(ctx, cluster.Options{}, stdin, stderr)
+		if err != nil {
 			return nil, nil, err
 		}
-		return waiting(state, func(types.NamespacedName) bool { return true }, now), state, nil
+		for _, note := range read.Notes {
+			fmt.Fprintln(stderr, "warning: "+text.Escape(note))
+		}
+		return waiting(read.Snapshot, func(types.NamespacedName) bool { return true }, now), read.Snapshot, nil
 	}
 	for _, name := range o.paths {
 		s, err := readPath(name, stdin, o.to)
 		if err != nil {
-			return nil, nil, self.Unusable("%s", text.Escape(err.Error()))
+			return nil, nil, err
 		}
 		if s != nil {
 			steps = append(steps, *s)
@@ -154,44 +154,28 @@ func (o *options) steps(
 	return steps, &snapshot.Snapshot{}, nil
 }
 
-// read reads the plans, and what they are judged by.
-func (o *options) read(ctx context.Context, stdin io.Reader, stderr io.Writer) (*snapshot.Snapshot, error) {
-	namespace := o.kubeconfig.Overrides.Context.Namespace
-	if len(o.objects) > 0 {
-		unit, err := manifests.Read(o.objects, stdin, stderr, manifests.Options{Namespace: namespace})
-		if err != nil {
-			return nil, err
-		}
-		return unit.Snapshot(facts.Cluster{}), nil
-	}
-	var err error
-	if !o.all {
-		if namespace, err = o.kubeconfig.Namespace(); err != nil {
-			return nil, err
-		}
-	}
-	reader, err := cluster.Connect(o.kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	state, err := reader.Read(ctx, cluster.Options{Namespace: namespace})
-	if err != nil {
-		return nil, self.Unusable("%s", text.Escape(err.Error()))
-	}
-	for _, note := range state.Notes {
-		fmt.Fprintln(stderr, "warning: "+text.Escape(note))
-	}
-	return state.Snapshot, nil
+// Write edits the policies in files so that a plan may pass, and prints what it edits. It accepts no changes. What
+// cannot be edited is an error; all else is written.
+func Write(
+	names []string, state *snapshot.Snapshot, plan types.NamespacedName, now time.Time, stderr io.Writer,
+) error {
+	o := &options{write: true}
+	steps := waiting(state, func(key types.NamespacedName) bool { return key == plan }, now)
+	return self.Failed(o.run(names, steps, state, nil, stderr))
 }
 
 // run suggests edits, and prints or writes them.
 func (o *options) run(names []string, steps []step, state *snapshot.Snapshot, stdout, stderr io.Writer) error {
 	found, err := read(names, steps, state, o.acceptChanges)
 	if err != nil {
-		return self.Unusable("%s", text.Escape(err.Error()))
+		return err
+	}
+	done := ""
+	if o.write {
+		done = "written: "
 	}
 	for _, s := range found.suggestions {
-		fmt.Fprintln(stderr, s)
+		fmt.Fprintln(stderr, done+s.String())
 		for _, why := range s.step.remaining(o.acceptChanges) {
 			fmt.Fprintln(stderr, "  still held: "+why)
 		}
@@ -200,11 +184,11 @@ func (o *options) run(names []string, steps []step, state *snapshot.Snapshot, st
 		fmt.Fprintln(stderr, line)
 	}
 	if err := found.output(o.write, stdout); err != nil {
-		return self.Unusable("%v", err)
+		return err
 	}
 	if o.body != "" && len(found.suggestions) > 0 {
 		if err := os.WriteFile(o.body, []byte(found.text(o.acceptChanges)), 0o600); err != nil {
-			return self.Unusable("%v", err)
+			return err
 		}
 	}
 	switch {
@@ -226,11 +210,10 @@ type result struct {
 
 // read suggests edits of files for some steps.
 func read(names []string, steps []step, state *snapshot.Snapshot, acceptChanges bool) (*result, error) {
-	of, err := readFiles(names)
+	of, err := readFiles(names, state)
 	if err != nil {
 		return nil, err
 	}
-	of.complete(state)
 	found := &result{files: of}
 	for i := range steps {
 		if slices.ContainsFunc(steps[:i], func(s step) bool { return s.namespace == steps[i].namespace && s.pkg == steps[i].pkg }) {
@@ -246,28 +229,21 @@ func read(names []string, steps []step, state *snapshot.Snapshot, acceptChanges 
 		}
 		found.suggestions = append(found.suggestions, suggestions...)
 	}
-	for _, at := range of.sites {
-		if at.after, err = at.edited(); err != nil {
-			return nil, fmt.Errorf("%s: %w", at.name, err)
-		}
-	}
 	return found, nil
 }
 
 // output writes the files that change, or prints a diff of them.
 func (r *result) output(write bool, stdout io.Writer) error {
-	done := map[*source]bool{}
-	for _, at := range r.sites {
-		if done[at.source] || bytes.Equal(at.after, at.data) {
+	for _, at := range r.sources {
+		if bytes.Equal(at.after, at.before) {
 			continue
 		}
-		done[at.source] = true
 		var err error
 		if write {
 			err = os.WriteFile(at.name, at.after, 0o600) // it exists, and keeps its mode
 		} else {
 			// without the line that names a command, by which git would look for the file at the top of the repository
-			_, unified, _ := strings.Cut(string(diff.Diff("a/"+at.diffName(), at.data, "b/"+at.diffName(), at.after)), "\n")
+			_, unified, _ := strings.Cut(string(diff.Diff("a/"+at.diffName(), at.before, "b/"+at.diffName(), at.after)), "\n")
 			_, err = io.WriteString(stdout, unified)
 		}
 		if err != nil {

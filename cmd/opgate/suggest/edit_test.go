@@ -58,13 +58,13 @@ var edits = []struct {
 		"  versions:\n    - etcd.v0.9.1,\n      etcd.v0.9.2«\n    - etcd.v0.9.4»\n  deletion: Deny\n"},
 	{name: "flow list", text: head + "  versions: [etcd.v0.9.2«, etcd.v0.9.4»]\n"},
 	{name: "flow list with quotes and spaces", text: head + "  versions: [ 'etcd.v0.9.1', 'etcd.v0.9.2'«, 'etcd.v0.9.4'» ] # all\n"},
-	{name: "flow list without spaces", text: head + "  versions: [etcd.v0.9.1,etcd.v0.9.2«,etcd.v0.9.4»]\n"},
-	{name: "flow list with a comma at the end", text: head + "  versions: [etcd.v0.9.2,« etcd.v0.9.4,»]\n"},
+	{name: "flow list without spaces", text: head + "  versions: [etcd.v0.9.1,etcd.v0.9.2«, etcd.v0.9.4»]\n"},
+	{name: "flow list with a comma at the end", text: head + "  versions: [etcd.v0.9.2«, etcd.v0.9.4»,]\n"},
 	{name: "flow list of lines", text: head +
-		"  versions: [\n    etcd.v0.9.1,\n    etcd.v0.9.2«,» # since May«\n    etcd.v0.9.4»\n  ]\n"},
+		"  versions: [\n    etcd.v0.9.1,\n    etcd.v0.9.2«, etcd.v0.9.4» # since May\n  ]\n"},
 	{name: "flow list of lines with a comma at the end", text: head +
-		"  versions: [\n    etcd.v0.9.2, # since May«\n    etcd.v0.9.4,»\n  ]\n"},
-	{name: "flow list of lines that closes beside", text: head + "  versions: [\n    etcd.v0.9.1,\n    etcd.v0.9.2«,\n    etcd.v0.9.4»]\n"},
+		"  versions: [\n    etcd.v0.9.2«, etcd.v0.9.4», # since May\n  ]\n"},
+	{name: "flow list of lines that closes beside", text: head + "  versions: [\n    etcd.v0.9.1,\n    etcd.v0.9.2«, etcd.v0.9.4»]\n"},
 	{name: "flow mapping", text: "{apiVersion: policy.open-cluster-management.io/v1beta2, kind: OperatorPolicy, metadata: {name: etcd},\n" +
 		"spec: {versions: [etcd.v0.9.2«, etcd.v0.9.4»], subscription: {namespace: shop, name: etcd}}}\n"},
 	{name: "JSON", text: `{"apiVersion": "policy.open-cluster-management.io/v1beta2", "kind": "OperatorPolicy",
@@ -79,7 +79,7 @@ var edits = []struct {
 	{name: "range without quotes", text: head + "  versionRange: 0.9.2« || 0.9.4» # one\n  deletion: Deny\n"},
 	{name: "range in a folded text", text: head + "  versionRange: >-\n    >=0.9.2\n    <0.9.3« || 0.9.4»\n\n  deletion: Deny\n"},
 	{name: "range in a literal text", text: head + "  versionRange: |-\n    >=0.9.2 <0.9.3« || 0.9.4»\n"},
-	{name: "range for two versions", step: newer, text: head + "  versionRange: '>=0.9.2 <0.9.3-0« || >=0.9.3 <=0.9.4»'\n"},
+	{name: "range for two versions", step: newer, text: head + "  versionRange: '>=0.9.2 <0.9.3-0« || 0.9.3 || 0.9.4»'\n"},
 	{name: "range for a suffix with an x", step: suffixed, text: head + "  versionRange: '0.9.2« || >=0.9.4-0 <0.9.5-0»'\n"},
 	{name: "list and range", text: head + "  versionRange: '0.9.2« || 0.9.4»'\n  versions: [etcd.v0.9.2«, etcd.v0.9.4»]\n"},
 	{name: "several documents", text: strings.ReplaceAll(head, "etcd", "vault") + "  versions: [vault.v1]\n---\n" + head +
@@ -133,7 +133,7 @@ func TestEdits(t *testing.T) {
 			if len(found.faults) > 0 {
 				t.Errorf("%s: %q", c.name, found.faults)
 			}
-			if got := string(found.sites[0].after); got != want {
+			if got := string(found.sources[0].after); got != want {
 				t.Errorf("%s: got\n%q\nwant\n%q", c.name, got, want)
 			}
 		}
@@ -178,7 +178,7 @@ func TestNotInPlace(t *testing.T) {
 		if len(found.faults) != 1 || !strings.Contains(found.faults[0], c.want) {
 			t.Errorf("%s: got %q, want %q", c.name, found.faults, c.want)
 		}
-		for _, at := range found.sites {
+		for _, at := range found.sources {
 			if string(at.after) != c.text {
 				t.Errorf("%s: it is edited", c.name)
 			}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/manifests"
-	"github.com/opgate/opgate/rules/verdict"
+	"github.com/opgate/opgate/cmd/opgate/plan"
 )
 
 // The values of --to: how far a path is opened.
@@ -22,32 +22,20 @@ const (
 
 var targets = []string{toNext, toPatch, toNewest}
 
-// path is what is read of the JSON of `opgate plan`.
-type path struct {
-	Package, Namespace          string
-	Installed, InstalledVersion string
-	Steps                       []struct {
-		CSV, Version, Digest string
-		Reasons              []struct {
-			Rule            verdict.RuleID
-			Source, Message string
-		}
-	}
-}
-
 // readPath returns the step that opens a path as far as --to; nil for a path that is at its end.
 func readPath(name string, stdin io.Reader, to string) (*step, error) {
-	in := stdin
-	if name != cli.StandardInput {
-		file, err := os.Open(name) //nolint:gosec // a file that the user names
-		if err != nil {
-			return nil, err
-		}
-		defer file.Close()
-		in = file
+	var raw []byte
+	var err error
+	if name == cli.StandardInput {
+		raw, err = io.ReadAll(io.LimitReader(stdin, manifests.MaxInput))
+	} else {
+		raw, err = os.ReadFile(name) //nolint:gosec // a file that the user names
 	}
-	var p path
-	if err := json.NewDecoder(io.LimitReader(in, manifests.MaxInput)).Decode(&p); err != nil {
+	if err != nil {
+		return nil, err
+	}
+	var p plan.Result
+	if err := json.Unmarshal(raw, &p); err != nil {
 		return nil, fmt.Errorf("%s is no JSON of \"opgate plan\": %w", name, err)
 	}
 	if p.Package == "" || p.Namespace == "" {

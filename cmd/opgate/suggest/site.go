@@ -44,16 +44,18 @@ type site struct {
 // place is where it is written.
 func (s *site) place() string { return fmt.Sprintf("%s:%d", text.Escape(s.name), s.at) }
 
-// files are the policies in the files that the command line names.
+// files are the files with policies that the command line names.
 type files struct {
-	sites []*site
+	sources []*source
+	// state has the policies of a cluster, by which patches govern something.
+	state *snapshot.Snapshot
 	// faults name files with policies that cannot be edited.
 	faults []string
 }
 
 // readFiles reads files, and directories with all below them.
-func readFiles(names []string) (*files, error) {
-	found := &files{}
+func readFiles(names []string, state *snapshot.Snapshot) (*files, error) {
+	found := &files{state: state}
 	for _, root := range names {
 		info, err := os.Stat(root)
 		if err != nil {
@@ -87,78 +89,94 @@ var marksGenerated = []string{"DO NOT EDIT", "Code generated"}
 // read finds the policies of a file.
 func (f *files) read(name string) error {
 	s, err := readSource(name)
-	if s == nil {
+	if err != nil || !bytes.Contains(s.before, []byte(policyv1beta2.Kind)) {
 		return err
-	}
-	if !bytes.Contains(s.data, []byte(policyv1beta2.Kind)) {
-		return nil // whatever it is
 	}
 	fault := func(why string) {
 		f.faults = append(f.faults, text.Escape(s.name)+": an OperatorPolicy "+why)
 	}
-	head, _, _ := bytes.Cut(s.data, []byte("\nkind:"))
+	head, _, _ := bytes.Cut(s.before, []byte("\nkind:"))
+	s.documents, err = parse(s.before)
 	switch {
-	case err != nil && bytes.Contains(s.data, []byte("{{")):
+	case err != nil && bytes.Contains(s.before, []byte("{{")):
 		fault("in a template of another program cannot be edited in place")
-		return nil
 	case err != nil:
 		fault("in a file that is not YAML cannot be edited: " + text.Escape(err.Error()))
-		return nil
 	case slices.ContainsFunc(marksGenerated, func(mark string) bool { return bytes.Contains(head, []byte(mark)) }):
 		fault("in a generated file cannot be edited in place: edit what it is generated from")
-		return nil
-	}
-	for _, document := range s.documents {
-		f.find(s, document, nil, fault)
+	default:
+		f.sources = append(f.sources, s)
+		f.find(s, fault)
 	}
 	return nil
 }
 
-// find finds the policies in a node, whatever object carries them.
-func (f *files) find(s *source, n *yaml.Node, around []*yaml.Node, fault func(string)) {
-	around = append(slices.Clip(around), n)
-	if n.Kind == yaml.ScalarNode && strings.Contains(n.Value, "kind: "+policyv1beta2.Kind) {
-		fault(fmt.Sprintf("in a text, on line %d, cannot be edited in place", n.Line))
-	}
-	version, kind := fieldOf(n, "apiVersion"), fieldOf(n, "kind")
-	if version == nil || kind == nil || kind.Value != policyv1beta2.Kind ||
-		!strings.HasPrefix(version.Value, policyv1beta2.GroupVersion.Group+"/") {
-		for _, child := range n.Content {
-			f.find(s, child, around, fault)
+// find finds the policies in the documents of a file, whatever object carries them.
+func (f *files) find(s *source, fault func(string)) {
+	s.sites = nil
+	var in func(n *yaml.Node, around []*yaml.Node)
+	in = func(n *yaml.Node, around []*yaml.Node) {
+		around = append(slices.Clip(around), n)
+		if n.Kind == yaml.ScalarNode && strings.Contains(n.Value, "kind: "+policyv1beta2.Kind) {
+			fault(fmt.Sprintf("in a text, on line %d, cannot be edited in place", n.Line))
 		}
-		return
-	}
-	found := &site{source: s, spec: fieldOf(n, "spec"), around: around, at: n.Line}
-	if found.spec == nil {
-		return // a reference
-	}
-	var content any
-	err := n.Decode(&content)
-	if err == nil {
-		var raw []byte
-		if raw, err = json.Marshal(content); err == nil {
-			err = json.Unmarshal(raw, &found.written)
+		version, kind := fieldOf(n, "apiVersion"), fieldOf(n, "kind")
+		if version == nil || kind == nil || kind.Value != policyv1beta2.Kind ||
+			!strings.HasPrefix(version.Value, policyv1beta2.GroupVersion.Group+"/") {
+			for _, child := range n.Content {
+				in(child, around)
+			}
+			return
 		}
+		found := &site{source: s, spec: fieldOf(n, "spec"), around: around, at: n.Line}
+		if found.spec == nil {
+			return // a reference
+		}
+		if err := found.decode(n); err != nil {
+			fault(fmt.Sprintf("on line %d cannot be read: %s", n.Line, text.Escape(err.Error())))
+			return
+		}
+		f.complete(found)
+		s.sites = append(s.sites, found)
 	}
-	if err != nil {
-		fault(fmt.Sprintf("on line %d cannot be read: %s", n.Line, text.Escape(err.Error())))
-		return
+	for _, document := range s.documents {
+		in(document, nil)
 	}
-	found.patch = found.Spec.Subscription.Name == ""
-	f.sites = append(f.sites, found)
 }
 
-// complete sets what patches govern, as the policies of a cluster of the same name do.
-func (f *files) complete(from *snapshot.Snapshot) {
-	for ns := range from.All() {
+// decode reads the fields of a policy, as the API server names them.
+func (s *site) decode(n *yaml.Node) error {
+	var content any
+	if err := n.Decode(&content); err != nil {
+		return err
+	}
+	raw, err := json.Marshal(content)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, &s.written)
+}
+
+// complete sets what a patch governs, as the policy of a cluster of the same name does.
+func (f *files) complete(at *site) {
+	if at.patch = at.Spec.Subscription.Name == ""; !at.patch {
+		return
+	}
+	for ns := range f.state.All() {
 		for _, p := range ns.Policies() {
-			for _, at := range f.sites {
-				if at.patch && at.Metadata.Name == p.Name && (at.Metadata.Namespace == "" || at.Metadata.Namespace == p.Namespace) {
-					at.Spec.Subscription.Name, at.Spec.Subscription.Namespace = p.Package, p.TargetNamespace
-				}
+			if at.Metadata.Name == p.Name && (at.Metadata.Namespace == "" || at.Metadata.Namespace == p.Namespace) {
+				at.Spec.Subscription.Name, at.Spec.Subscription.Namespace = p.Package, p.TargetNamespace
 			}
 		}
 	}
+}
+
+// sites returns the policies in all files.
+func (f *files) sites() (all []*site) {
+	for _, s := range f.sources {
+		all = append(all, s.sites...)
+	}
+	return all
 }
 
 // fieldOf returns the value of a field that is written in a mapping; nil if there is none.
@@ -170,14 +188,6 @@ func fieldOf(n *yaml.Node, name string) *yaml.Node {
 		return field.Value.YNode()
 	}
 	return nil
-}
-
-// column returns the column of a field of the spec, from 0.
-func (s *site) column(name string) int {
-	if field := yaml.NewRNode(s.spec).Field(name); field != nil {
-		return field.Key.YNode().Column - 1
-	}
-	return 0
 }
 
 // node returns the node of a value in the spec that is to be edited. It is an error if the value comes from an anchor,

@@ -51,12 +51,6 @@ func (f *files) suggest(s *step, acceptChanges bool) (suggestions []*suggestion,
 	for _, name := range f.governing(s) {
 		found := &suggestion{policy: name, step: s}
 		err := f.edit(found, acceptChanges)
-		for _, at := range f.sites {
-			if err != nil {
-				at.revert()
-			}
-			at.undo = nil
-		}
 		switch {
 		case err != nil:
 			faults = append(faults, err)
@@ -67,28 +61,33 @@ func (f *files) suggest(s *step, acceptChanges bool) (suggestions []*suggestion,
 	return suggestions, faults
 }
 
-// edit edits one policy.
+// edit edits one policy. After an error all files are as before.
 func (f *files) edit(of *suggestion, acceptChanges bool) error {
+	before := map[*source][]byte{}
 	for _, part := range parts {
 		if part.field == consentField && !acceptChanges {
 			continue
 		}
 		at, err := f.site(of.step, of.policy, part.field)
-		if err != nil {
-			return err
-		}
-		if at == nil {
-			continue
-		}
-		change, err := part.edit(at, of.step)
-		if err == nil && change != "" {
-			of.changes = append(of.changes, at.place()+": "+change)
-			_, err = at.edited()
+		if at != nil {
+			if before[at.source] == nil {
+				before[at.source] = at.source.after
+			}
+			var change string
+			if change, err = part.edit(at, of.step); change != "" {
+				of.changes = append(of.changes, at.place()+": "+change)
+			}
+			f.find(at.source, func(string) {})
 		}
 		if errors.Is(err, errPlace) {
-			return fmt.Errorf("%s: spec.%s %w", at.place(), part.field, errPlace)
+			err = fmt.Errorf("%s: spec.%s %w", at.place(), part.field, errPlace)
 		}
 		if err != nil {
+			for s, data := range before {
+				s.after = data
+				s.documents, _ = parse(data) // which has been parsed before
+				f.find(s, func(string) {})
+			}
 			return err
 		}
 	}
@@ -97,7 +96,7 @@ func (f *files) edit(of *suggestion, acceptChanges bool) error {
 
 // governing returns the names of the policies that govern a step, in the order of the files.
 func (f *files) governing(s *step) (names []string) {
-	for _, at := range f.sites {
+	for _, at := range f.sites() {
 		if at.governs(s) && !slices.Contains(names, at.Metadata.Name) &&
 			at.Spec.ComplianceType != string(policyv1beta2.MustNotHave) {
 			names = append(names, at.Metadata.Name)
@@ -114,7 +113,7 @@ func (s *site) governs(step *step) bool {
 // written nowhere.
 func (f *files) site(s *step, name, field string) (*site, error) {
 	var whole, patches []*site
-	for _, at := range f.sites {
+	for _, at := range f.sites() {
 		if at.Metadata.Name != name || !at.has(field) || !at.patch && !at.governs(s) {
 			continue
 		}
@@ -188,7 +187,7 @@ func widenRange(at *site, s *step) (change string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("%s: spec.versionRange %w", at.place(), err)
 	}
-	var outside []string
+	added := ""
 	for _, v := range s.versions {
 		in, err := allowed.Contains(v.version)
 		switch {
@@ -196,53 +195,30 @@ func widenRange(at *site, s *step) (change string, err error) {
 		case err != nil:
 			return "", fmt.Errorf("%s: %s cannot be compared with spec.versionRange: %w", at.place(), text.Name(v.csv), err)
 		case !in:
-			outside = append(outside, v.version)
+			added += alternative(v.version)
 		}
 	}
-	if len(outside) == 0 {
+	if added == "" {
 		return "", nil
 	}
-	added, wider := alternative(outside), strings.TrimSpace(at.Spec.VersionRange)
-	wider += added
-	parsed, err := olm.ParseVersionRange(wider)
-	for _, v := range outside {
-		if err == nil {
-			if in, _ := parsed.Contains(v); !in {
-				err = fmt.Errorf("has no form with %s", text.Quote(v))
-			}
-		}
-	}
-	if err != nil {
+	wider := strings.TrimSpace(at.Spec.VersionRange) + added
+	if _, err := olm.ParseVersionRange(wider); err != nil {
 		return "", fmt.Errorf("%s: spec.versionRange %s %w", at.place(), text.Quote(wider), err)
 	}
-	return "spec.versionRange: " + text.Quote(wider), at.extend(n, at.column("versionRange"), added)
+	return "spec.versionRange: " + text.Quote(wider), at.extend(n, added)
 }
 
-// alternative returns what a range gets to have versions, in ascending order: one, or all from the first to the last. A
-// suffix in which the parser takes an x for a wildcard is not written: -0 is before all suffixes.
-func alternative(versions []string) string {
-	first, last := semver.MustParse(versions[0]), semver.MustParse(versions[len(versions)-1])
-	first.Build, last.Build = nil, nil
-	if first.EQ(last) {
-		if only := first.String(); readable(only) {
-			return " || " + only
+// alternative returns what a range gets to have a version. One with a suffix in which the parser takes an x for a
+// wildcard has another form: -0 is before all suffixes.
+func alternative(version string) string {
+	v := semver.MustParse(version) // ranges compare no other
+	v.Build = nil
+	if only, err := olm.ParseVersionRange(v.String()); err == nil {
+		if in, err := only.Contains(version); err == nil && in {
+			return " || " + v.String()
 		}
-		next := semver.Version{Major: first.Major, Minor: first.Minor, Patch: first.Patch + 1}
-		return fmt.Sprintf(" || >=%d.%d.%d-0 <%s-0", first.Major, first.Minor, first.Patch, next)
 	}
-	low, high := ">="+first.String(), "<="+last.String()
-	if !readable(low) {
-		low = fmt.Sprintf(">=%d.%d.%d-0", first.Major, first.Minor, first.Patch)
-	}
-	if !readable(high) {
-		high = fmt.Sprintf("<%d.%d.%d-0", last.Major, last.Minor, last.Patch+1)
-	}
-	return " || " + low + " " + high
-}
-
-func readable(bound string) bool {
-	_, err := olm.ParseVersionRange(bound)
-	return err == nil
+	return fmt.Sprintf(" || >=%d.%d.%d-0 <%[1]d.%[2]d.%[4]d-0", v.Major, v.Minor, v.Patch, v.Patch+1)
 }
 
 // accept accepts the changes of a step.
