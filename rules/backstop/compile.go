@@ -1,6 +1,19 @@
+// Package backstop compiles OperatorPolicies to admission policies of the API server, so that the core of the gate
+// holds while no replica of Opgate answers, and even without its webhook configurations.
+//
+// What holds is written in the templates of folder policies, which state all rules; this package fills in what policies
+// say, as lines of text: parameters of admission policies have windows in which they open the gate
+// (docs/decisions/2026-11-22-the-gate-inside-the-api-server.md). The objects depend on the policies, a few settings and
+// the names of what is installed that none may replace, so they change when a policy or one of these does.
+//
+// What they refuse, the gate refuses: they hold what rules.OperatorPolicy.NameRules says, and who may write which part
+// of a plan. They admit what needs more than the request and the policies: catalogs, channels, Constraints, upgrades,
+// and packages that only Subscriptions name. docs/backstop.md lists the direction of each approximation.
 package backstop
 
 import (
+	"cmp"
+	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -9,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/opgate/opgate/internal/fair"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/bundle"
@@ -216,4 +230,64 @@ func (c *contents) validating(name string, tables ...table) (
 	}
 	policy.Spec.Variables = append(variables, policy.Spec.Variables...)
 	return policy, binding
+}
+
+const (
+	// staticSuffix ends the name of every object that the API server loads from files.
+	staticSuffix = ".static.k8s.io"
+	// ProbeLease is the Lease, in Opgate's namespace, that cannot be created while static policies are in force.
+	ProbeLease = "opgate-static-policies"
+	// ProbeAnswer begins the refusal. What follows is StaticInput.Set, up to the next space.
+	ProbeAnswer = "the static policies of Opgate are in force: set "
+)
+
+// StaticInput is the input of CompileStatic.
+type StaticInput struct {
+	// Namespace is Opgate's, and Opgate the user name that it writes as.
+	Namespace, Opgate string
+	// Maintainers are the users who may update the installation, but never delete it, and may write policies where
+	// these are kept.
+	Maintainers []string
+	// CertificateWriters are the users who write certificates and CAs, as cert-manager's controller and its cainjector
+	// do.
+	CertificateWriters []string
+	// KeepPolicies is whether OperatorPolicies, Constraints, Policies and PolicySets are changed and deleted by
+	// maintainers alone.
+	KeepPolicies bool
+	// Compiled are what Compile returned; the zero value if the API server's own admission policies are all there is.
+	Compiled Objects
+	// Set names what was compiled, without spaces.
+	Set string
+}
+
+// CompileStatic returns the admission policies, each before its binding, that the API server loads from files. The
+// validating ones and the mutating ones are for two directories.
+func CompileStatic(in StaticInput) (validating, mutating []runtime.Object) {
+	validating = render("static", struct {
+		StaticInput
+		Writers, Keys      []string
+		Who, Lease, Answer string
+	}{in, append([]string{in.Opgate}, in.Maintainers...), metakey.Kept(), cmp.Or(strings.Join(in.Maintainers, ", "), "Opgate itself"),
+		ProbeLease, ProbeAnswer + in.Set})
+	c := contents{Input: &Input{Opgate: in.Opgate, Namespace: in.Namespace},
+		Actions: []admissionv1.ValidationAction{admissionv1.Deny}}
+	in.Compiled.Evidence, in.Compiled.EvidenceBinding = c.evidence(
+		"request.userInfo.username in "+quoteList(in.Maintainers), strings.Join(in.Maintainers, ", "))
+	for _, object := range in.Compiled.All() {
+		switch o := object.DeepCopyObject().(type) {
+		case *admissionv1.ValidatingAdmissionPolicy:
+			o.Name += staticSuffix
+			validating = append(validating, o)
+		case *admissionv1.ValidatingAdmissionPolicyBinding:
+			o.Name, o.Spec.PolicyName = o.Name+staticSuffix, o.Spec.PolicyName+staticSuffix
+			validating = append(validating, o)
+		case *admissionv1.MutatingAdmissionPolicy:
+			o.Name += staticSuffix
+			mutating = append(mutating, o)
+		case *admissionv1.MutatingAdmissionPolicyBinding:
+			o.Name, o.Spec.PolicyName = o.Name+staticSuffix, o.Spec.PolicyName+staticSuffix
+			mutating = append(mutating, o)
+		}
+	}
+	return validating, mutating
 }
