@@ -1,3 +1,14 @@
+// Package admission answers the API server's admission reviews. A handler decodes a review once, straight into the
+// fields that rules read, takes the namespace from an immutable snapshot, calls rules and writes the answer. It
+// compiles nothing for the review of an object of OLM, and lists nothing; the review of a Constraint compiles that
+// Constraint.
+//
+// Two things take longer. A review waits for up to a second for what was admitted for its namespace and the snapshot
+// does not show yet. SubjectAccessReviews decide about overrides and consent, about what the author of a Policy, or of
+// an OperatorPolicy with templates, may look up and create, and about a user who writes as OLM does. Their number is
+// bounded.
+//
+// Errors are always answers: what cannot be read is refused in an AdmissionReview of its own.
 package admission
 
 import (
@@ -148,9 +159,9 @@ func (g *Gate) Handlers() map[string]http.Handler {
 		PathValidateCSVs: &endpoint[olm.CSV, olm.CSV]{gate: g, kind: "clusterserviceversion", raw: "spec",
 			governed: true, form: csvForm, judge: g.validateCSV},
 		PathValidateCatalogSources: &endpoint[olm.CatalogSource, olm.CatalogSource]{gate: g, kind: "catalogsource",
-			governed: true, exempt: g.exemptCatalogSource, judge: g.validateCatalogSource},
+			governed: true, exempt: byOLM[olm.CatalogSource](g), judge: g.validateCatalogSource},
 		PathValidateOperatorGroups: &endpoint[olm.OperatorGroup, olm.OperatorGroup]{gate: g, kind: "operatorgroup",
-			governed: true, exempt: g.exemptOperatorGroup, judge: g.validateOperatorGroup},
+			governed: true, exempt: byOLM[olm.OperatorGroup](g), judge: g.validateOperatorGroup},
 		PathValidateConstraints: &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "constraint",
 			judge: g.validateConstraint},
 		PathMutatePolicies: &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "policy",
@@ -159,25 +170,24 @@ func (g *Gate) Handlers() map[string]http.Handler {
 			raw: templateField, judge: g.validatePolicy},
 		PathValidatePolicySets: &endpoint[json.RawMessage, policyv1beta1.PolicySet]{gate: g, kind: "policyset",
 			judge: g.validatePolicySet},
+		// What the objects of OLM v1 are judged by is in the review and in the snapshot: nothing is watched for them.
+		PathValidateClusterExtensions: &endpoint[olm.ClusterExtension, olm.ClusterExtension]{gate: g,
+			kind: "clusterextension", governed: true, judge: g.validateClusterExtension,
+			concerns: func(req *clusterExtensionRequest) string { return req.Object.Spec.Namespace }},
+		PathValidateClusterCatalogs: &endpoint[olm.ClusterCatalog, olm.ClusterCatalog]{gate: g, kind: "clustercatalog",
+			governed: true, judge: g.validateClusterCatalog},
+		// Steps of plans are judged as other writes are.
+		PathMutateGeneratedSubscriptions: &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "subscription",
+			step: true, governed: true, judge: g.mutateSubscription},
+		PathValidateGeneratedSubscriptions: &endpoint[olm.Subscription, olm.Subscription]{gate: g, kind: "subscription",
+			step: true, governed: true, form: subscriptionForm, judge: g.validateSubscription},
+		PathValidateStepCSVs: &endpoint[olm.CSV, olm.CSV]{gate: g, kind: "clusterserviceversion", step: true,
+			raw: "spec", governed: true, form: csvForm, judge: g.validateCSV},
 	}
-	g.addExtensions(handlers)
-	g.addSteps(handlers)
 	for _, handler := range handlers {
 		handler.(interface{ expectPanics() }).expectPanics()
 	}
 	return handlers
-}
-
-// addSteps adds the handlers for steps of plans, which judge as those for other writes do.
-func (g *Gate) addSteps(handlers map[string]http.Handler) {
-	handlers[PathMutateGeneratedSubscriptions] = &endpoint[json.RawMessage, json.RawMessage]{
-		gate: g, kind: "subscription", step: true, governed: true, judge: g.mutateSubscription}
-	handlers[PathValidateGeneratedSubscriptions] = &endpoint[olm.Subscription, olm.Subscription]{
-		gate: g, kind: "subscription", step: true, governed: true, form: subscriptionForm,
-		judge: g.validateSubscription}
-	handlers[PathValidateStepCSVs] = &endpoint[olm.CSV, olm.CSV]{
-		gate: g, kind: "clusterserviceversion", step: true, raw: "spec", governed: true, form: csvForm,
-		judge: g.validateCSV}
 }
 
 // mutateSubscription only changes: other faults may still be corrected by a later mutating

@@ -1,11 +1,20 @@
 package admission
 
 import (
+	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/events"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/verdict"
@@ -111,4 +120,120 @@ func (m *Metrics) overridden(v *verdict.Verdict) {
 	if overrides := v.Overrides(); len(overrides) > 0 {
 		m.overrides.WithLabelValues(string(overrides[0].Rule)).Inc()
 	}
+}
+
+// stored is an object that exists, as the regarding object of an event.
+type stored struct {
+	gvk  schema.GroupVersionKind
+	meta *olm.ObjectMeta
+}
+
+func storedSubscription(req *request[olm.Subscription, olm.Subscription]) stored {
+	return stored{olm.SubscriptionGVK, &req.OldObject.Metadata}
+}
+
+func storedPlan[New any](req *request[New, olm.InstallPlan]) stored {
+	return stored{olm.InstallPlanGVK, &req.OldObject.Metadata}
+}
+
+func storedOperatorPolicy(req *request[json.RawMessage, json.RawMessage]) stored {
+	var head struct {
+		Metadata olm.ObjectMeta `json:"metadata"`
+	}
+	if req.OldObject == nil || json.Unmarshal(*req.OldObject, &head) != nil {
+		return stored{} // an event needs the UID
+	}
+	return stored{policyv1beta2.GroupVersion.WithKind(policyv1beta2.Kind), &head.Metadata}
+}
+
+// report records an event on the object of a review: that it was refused, or that a plan is approved by a user, if only
+// with an override. The loop reports what it does itself. Reviews that change nothing, or that the API server has not
+// sent, cause no event, nor do refusals that are not about the object.
+func (e *endpoint[New, Old]) report(req *request[New, Old], v *verdict.Verdict) {
+	if e.stored == nil || !req.update() || !req.stores() || e.gate.byOpgate(&req.User) {
+		return
+	}
+	event, ok := eventOf(v, req.User.Username)
+	if !ok {
+		return
+	}
+	about := e.stored(req)
+	if about.meta == nil || about.meta.UID == "" {
+		return
+	}
+	event.Regarding = corev1.ObjectReference{APIVersion: about.gvk.GroupVersion().String(), Kind: about.gvk.Kind,
+		Namespace: about.meta.Namespace, Name: about.meta.Name, UID: types.UID(about.meta.UID)}
+	e.gate.Events.Record(event)
+}
+
+// eventOf returns the event for a verdict on an update, without its object. Only the verdict on an approval has
+// dispositions.
+func eventOf(v *verdict.Verdict, user string) (event events.Event, ok bool) {
+	switch {
+	case v.Decision != verdict.Allow:
+		return events.Event{Reason: events.Denied, Action: events.Update, Warning: true, Note: v.Note(events.MaxNote),
+			Related: v.Policy().Reference()}, len(v.Reasons) > 0 && !v.Reasons[0].Rule.OfGate()
+	case len(v.CSVs) == 0:
+		return events.Event{}, false
+	}
+	if note := v.OverrideNote(user, events.MaxNote); note != "" {
+		return events.Event{Reason: events.Overridden, Action: events.Approve, Warning: true, Note: note,
+			Related: v.Policy().Reference()}, true
+	}
+	return events.Event{Reason: events.Approved, Action: events.Approve, Note: v.ApprovalNote(user, events.MaxNote)},
+		true
+}
+
+// log writes one line: at V(0) for refusals and overrides, which must be explainable later, at V(1) for the rest.
+func (e *endpoint[New, Old]) log(req *request[New, Old], v *verdict.Verdict) {
+	level, message := 1, "review allowed"
+	if v.Decision != verdict.Allow {
+		level, message = 0, "review refused"
+	}
+	log := e.gate.Log.V(level)
+	if !log.Enabled() {
+		return
+	}
+	log = log.WithValues(reviewKeys(req, v)...)
+	if v.Decision != verdict.Allow {
+		log = log.WithValues("message", text.Truncate(v.Refusal(), maxQuoted))
+	}
+	log.Info(message)
+}
+
+// reviewKeys returns the keys of a log line about a review.
+func reviewKeys[New, Old any](req *request[New, Old], v *verdict.Verdict) []any {
+	return slices.Concat(objectKeys(v), reasonKeys(v), []any{"reviewUID", req.UID,
+		"operation", req.Operation, "subresource", req.SubResource,
+		"user", text.Truncate(req.User.Username, maxQuoted), "authenticated", req.authenticated,
+		"decision", v.Decision.String(), "warnings", len(v.Warnings) + len(v.Changes)})
+}
+
+// objectKeys returns the keys of a log line about the object of a verdict: kind, namespace and name. The kind is in
+// lower case, the namespace is empty for objects without one. docs/metrics.md lists the keys of all lines.
+func objectKeys(v *verdict.Verdict) []any {
+	kind, name, _ := strings.Cut(v.Object, " ")
+	namespace, below, namespaced := strings.Cut(name, "/")
+	if !namespaced {
+		namespace, below = "", name
+	}
+	return []any{"kind", kind, "namespace", namespace, "name", below}
+}
+
+// reasonKeys returns the keys of a log line about the reasons of a refusal: the rules, and the policies and
+// Constraints, each once, in the order of the reasons.
+func reasonKeys(v *verdict.Verdict) []any {
+	rules, policies := []string{}, []string{}
+	seen := map[string]bool{}
+	add := func(to *[]string, text string) {
+		if text != "" && !seen[text] {
+			seen[text] = true
+			*to = append(*to, text)
+		}
+	}
+	for _, r := range v.Reasons {
+		add(&rules, string(r.Rule))
+		add(&policies, r.Source)
+	}
+	return []any{"rules", rules, "policies", policies}
 }

@@ -15,8 +15,11 @@ type (
 	operatorGroupRequest = request[olm.OperatorGroup, olm.OperatorGroup]
 )
 
-// exemptCatalogSource passes OLM's own writes: it updates the image of a CatalogSource that has a template for it.
-func (g *Gate) exemptCatalogSource(req *catalogSourceRequest) bool { return g.OLM.Is(&req.User) }
+// byOLM exempts OLM's own writes: it updates the image of a CatalogSource that has a template for it, and annotations and
+// status of an OperatorGroup.
+func byOLM[T any](g *Gate) func(*request[T, T]) bool {
+	return func(req *request[T, T]) bool { return g.OLM.Is(&req.User) }
+}
 
 func (g *Gate) validateCatalogSource(ctx context.Context, s *snapshot.Snapshot,
 	req *catalogSourceRequest) verdict.Verdict {
@@ -24,9 +27,6 @@ func (g *Gate) validateCatalogSource(ctx context.Context, s *snapshot.Snapshot,
 		Namespace: s.WithDependencies(req.Object.Metadata.Namespace), User: req.User.Username, Groups: req.User.Groups,
 		Interrupt: ctx.Done()})
 }
-
-// exemptOperatorGroup passes OLM's own writes: it updates annotations and status.
-func (g *Gate) exemptOperatorGroup(req *operatorGroupRequest) bool { return g.OLM.Is(&req.User) }
 
 func (g *Gate) validateOperatorGroup(ctx context.Context, s *snapshot.Snapshot,
 	req *operatorGroupRequest) verdict.Verdict {
@@ -49,4 +49,24 @@ func (g *Gate) offered(pkg string, source olm.Catalog) *catalog.Package {
 		return nil
 	}
 	return g.Catalogs.Get(pkg, source)
+}
+
+type (
+	clusterExtensionRequest = request[olm.ClusterExtension, olm.ClusterExtension]
+	clusterCatalogRequest   = request[olm.ClusterCatalog, olm.ClusterCatalog]
+)
+
+func (g *Gate) validateClusterExtension(ctx context.Context, s *snapshot.Snapshot,
+	req *clusterExtensionRequest) verdict.Verdict {
+	in := rules.ClusterExtensionInput{New: req.Object, Old: req.OldObject,
+		Namespace: s.WithDependencies(req.Object.Spec.Namespace), Constraints: s.Constraints(), Package: g.offered,
+		Now: g.Now(), Interrupt: ctx.Done()}
+	v := rules.JudgeClusterExtension(in)
+	return g.override(ctx, &v, in.Namespace, req.caller(), in.OverrideAsked())
+}
+
+func (g *Gate) validateClusterCatalog(ctx context.Context, s *snapshot.Snapshot,
+	req *clusterCatalogRequest) verdict.Verdict {
+	return rules.JudgeClusterCatalog(rules.ClusterCatalogInput{New: req.Object, Old: req.OldObject,
+		Constraints: s.Constraints(), User: req.User.Username, Groups: req.User.Groups, Interrupt: ctx.Done()})
 }

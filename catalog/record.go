@@ -5,12 +5,16 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/opgate/opgate/internal/fair"
 	"github.com/opgate/opgate/internal/kept"
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 )
 
@@ -62,24 +66,19 @@ func DecodeRecord(text string) (*Record, error) {
 func (r *Record) Catalog() olm.Catalog { return olm.Catalog{Namespace: r.Namespace, Name: r.Name} }
 
 // Heads returns the heads of the newest image.
-func (r *Record) Heads() (Heads, error) {
-	packed, err := base64.StdEncoding.DecodeString(r.Packed)
+func (r *Record) Heads() (heads Heads, err error) {
+	unpacker, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(r.Packed)))
+	var text []byte
+	if err == nil {
+		text, err = io.ReadAll(io.LimitReader(unpacker, maxHeadsSize+1))
+	}
+	if err == nil && len(text) > maxHeadsSize {
+		err = fmt.Errorf("they have more than %d bytes", maxHeadsSize)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &heads)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("read the heads of a catalog: %w", err)
-	}
-	unpacker, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return nil, fmt.Errorf("read the heads of a catalog: %w", err)
-	}
-	text, err := io.ReadAll(io.LimitReader(unpacker, maxHeadsSize+1))
-	if err != nil {
-		return nil, fmt.Errorf("read the heads of a catalog: %w", err)
-	}
-	if len(text) > maxHeadsSize {
-		return nil, fmt.Errorf("the heads of a catalog have more than %d bytes", maxHeadsSize)
-	}
-	heads := Heads{}
-	if err := json.Unmarshal(text, &heads); err != nil {
 		return nil, fmt.Errorf("read the heads of a catalog: %w", err)
 	}
 	return heads, nil
@@ -149,11 +148,104 @@ func pack(heads Heads) (string, error) {
 	}
 	var packed bytes.Buffer
 	packer := gzip.NewWriter(&packed)
-	if _, err := packer.Write(text); err != nil {
-		return "", err
-	}
-	if err := packer.Close(); err != nil {
+	_, err = packer.Write(text)
+	if err := errors.Join(err, packer.Close()); err != nil {
 		return "", err
 	}
 	return base64.StdEncoding.EncodeToString(packed.Bytes()), nil
+}
+
+// maxPolls bounds the polls of a History.
+const maxPolls = 32
+
+// History is what the images of a catalog changed, one after the other. It is immutable.
+type History struct {
+	// Polls are oldest first. The first has no image before it, unless older ones were merged into it.
+	Polls []Poll `json:"polls"`
+	// Seen is when versions were first offered, for the packages that policies ask about.
+	Seen Seen `json:"seen,omitempty"`
+}
+
+// With returns the history with one more poll. If there are too many, the two oldest become one, so that no jump is
+// forgotten.
+func (h *History) With(p Poll) *History {
+	next := &History{}
+	if h != nil {
+		next.Polls, next.Seen = slices.Clone(h.Polls), h.Seen
+	}
+	if next.Polls = append(next.Polls, p); len(next.Polls) > maxPolls {
+		merged := merge(next.Polls[0], next.Polls[1])
+		next.Polls = append([]Poll{merged}, next.Polls[2:]...)
+	}
+	return next
+}
+
+// merge returns a poll that jumps if one of two does.
+func merge(older, newer Poll) Poll {
+	most := newer
+	if older.Changed > newer.Changed {
+		most = older
+	}
+	most.Image, most.From = newer.Image, older.From
+	most.Backwards, most.Foreign = older.Backwards+newer.Backwards, older.Foreign+newer.Foreign
+	most.BackwardsExamples = firstOf(older.BackwardsExamples, newer.BackwardsExamples)
+	most.ForeignExamples = firstOf(older.ForeignExamples, newer.ForeignExamples)
+	return most
+}
+
+func firstOf(a, b []string) []string {
+	all := slices.Concat(a, b)
+	return all[:min(len(all), maxExamples)]
+}
+
+// Newest returns the digest of the last image that was compared; "" if none was.
+func (h *History) Newest() string {
+	if h == nil || len(h.Polls) == 0 {
+		return ""
+	}
+	return h.Polls[len(h.Polls)-1].Image
+}
+
+// Jump returns, in words, the last jump since the last accepted image; "" if there is none.
+func (h *History) Jump(maxChanged int, accepted []string) string {
+	if h == nil {
+		return ""
+	}
+	for _, p := range slices.Backward(h.Polls) {
+		if slices.Contains(accepted, p.Image) {
+			return ""
+		}
+		if jump := p.jump(maxChanged); jump != "" {
+			return jump
+		}
+	}
+	return ""
+}
+
+// jump returns why a poll is a jump, or "".
+func (p *Poll) jump(maxChanged int) string {
+	var parts []string
+	if p.Backwards > 0 {
+		parts = append(parts, "it moved "+text.Count(p.Backwards, "channel")+" backwards ("+
+			examples(p.BackwardsExamples, p.Backwards)+")")
+	}
+	if p.Foreign > 0 {
+		parts = append(parts, "it offers "+text.Count(p.Foreign, "version")+" for another platform ("+
+			examples(p.ForeignExamples, p.Foreign)+")")
+	}
+	if p.Changed > maxChanged {
+		parts = append(parts, fmt.Sprintf("it changed %d of %d packages, more than %d (%s)", p.Changed, p.Packages,
+			maxChanged,
+			examples(p.ChangedExamples, p.Changed)))
+	}
+	return strings.Join(parts, " and ")
+}
+
+// examples joins examples, and states how many more there are.
+func examples(list []string, of int) string {
+	text := strings.Join(list, "; ")
+	if more := of - len(list); more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
 }

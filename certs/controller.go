@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/opgate/opgate/admission/webhooks"
+	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/manager"
 	"github.com/opgate/opgate/internal/signal"
 	"github.com/opgate/opgate/internal/watched"
@@ -190,11 +190,6 @@ func (k *Controller) registrationChanged() {
 	}
 }
 
-// outrun reports whether a write failed because of a concurrent write, which the watch will deliver.
-func outrun(err error) bool {
-	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
-}
-
 // Reconcile writes what differs from the desired state.
 func (k *Controller) Reconcile(ctx context.Context, _ item) (reconcile.Result, error) {
 	if !cache.WaitForCacheSync(ctx.Done(), k.synced...) {
@@ -337,7 +332,7 @@ func put(ctx context.Context, o *watched.Object, content any) (bool, error) {
 	} else {
 		_, err = o.Client.Update(ctx, u, metav1.UpdateOptions{FieldManager: fieldManager})
 	}
-	if err != nil && !outrun(err) {
+	if err != nil && !apply.Outdated(err) {
 		return false, fmt.Errorf("write %s %s/%s: %w", u.GetKind(), u.GetNamespace(), u.GetName(), err)
 	}
 	return err == nil, nil

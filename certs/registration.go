@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/opgate/opgate/admission/webhooks"
+	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
@@ -242,7 +245,7 @@ func (k *Controller) write(ctx context.Context, r *registration, live, wanted *u
 		return false, err
 	}
 	_, err = r.Client.Patch(ctx, r.name, patch.Type(), data, metav1.PatchOptions{FieldManager: fieldManager})
-	if outrun(err) {
+	if apply.Outdated(err) {
 		return false, nil
 	}
 	if err != nil {
@@ -301,4 +304,51 @@ func (k *Controller) trusted(r *registration) bool {
 	bundles, now := r.bundles(), k.options.Now()
 	return len(bundles) > 0 && !slices.ContainsFunc(bundles,
 		func(bundle []byte) bool { return !trusts(bundle, k.source, now) })
+}
+
+// Metrics report when certificates expire and whether the API server trusts them.
+type Metrics struct {
+	registry     prometheus.Registerer
+	registration *prometheus.GaugeVec
+	selector     *prometheus.GaugeVec
+}
+
+// NewMetrics registers the metrics of certificates.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{registry: registry, registration: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "opgate_webhook_registration",
+		Help: "Whether an object through which the API server calls Opgate exists, has its rules and trusts its certificate (1) or not (0).",
+	}, []string{"object"}), selector: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "opgate_webhook_selector_changed",
+		Help: "Whether a namespaceSelector of a webhook configuration goes by other labels than the name of the namespace (1), which exempts namespaces, or not (0).",
+	}, []string{"object"})}
+	registry.MustRegister(m.registration, m.selector)
+	return m
+}
+
+// Serving reports when the serving certificate of a source expires.
+func (m *Metrics) Serving(source Source) {
+	m.expiration("serving", func() time.Time { return expiry(source) })
+}
+
+// expiration reports when a certificate expires, evaluated at each scrape.
+func (m *Metrics) expiration(certificate string, end func() time.Time) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name:        "opgate_certificate_expiration_timestamp_seconds",
+		Help:        "Seconds since 1970 at which the certificate expires; 0 while there is none.",
+		ConstLabels: prometheus.Labels{"certificate": certificate},
+	}, func() float64 {
+		if t := end(); !t.IsZero() {
+			return float64(t.Unix())
+		}
+		return 0
+	}))
+}
+
+// number is the value of a metric that is 1 or 0.
+func number(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }

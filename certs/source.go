@@ -2,8 +2,8 @@
 // Source has three implementations: files that cert-manager or another tool writes and renews; a CA that the replicas
 // share in a Secret and rotate themselves; and a self-signed certificate in memory, for local use.
 //
-// Rotation of the shared CA is decided in rotation.go, without a client or a clock. The replica that leads
-// writes (controller.go, reconcile.go). All state is in the Secret, so that any replica can take over.
+// Rotation of the shared CA is decided in rotation.go, without a client or a clock. The replica that leads writes
+// (controller.go). All state is in the Secret, so that any replica can take over.
 package certs
 
 import (

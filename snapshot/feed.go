@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -138,28 +137,16 @@ func (f *Feed) Start(ctx context.Context) error {
 	policies, others := (<-chan struct{})(nil), []<-chan struct{}{}
 	var running sync.WaitGroup
 	defer running.Wait()
-	follow := func(kind *Kind, namespace string) <-chan struct{} {
-		objects := newMirror(f.note)
-		running.Go(func() {
-			f.reflect(ctx, kind, kind.GroupVersionResource(), namespace, f.Store.follow(kind, f.MaxStaleness), objects)
-		})
-		running.Go(func() {
-			if wait(ctx, objects.known) {
-				f.happened(event{synced: kind})
-			}
-		})
-		return objects.known
-	}
 	for _, kind := range kinds {
 		if kind.Readers == Leader || kind.Readers == Ordering && !f.Ordering || kind.Own && f.Namespace == "" {
 			continue
 		}
-		if kind == OperatorPolicies && f.PolicyVersions != nil {
-			policies = f.followVersions(ctx, &running, kind, f.PolicyVersions)
-			continue
-		}
 		for _, namespace := range f.namespacesOf(kind) {
-			known := follow(kind, namespace)
+			versions := only(kind.Version)
+			if kind == OperatorPolicies && f.PolicyVersions != nil {
+				versions = f.PolicyVersions
+			}
+			known := f.follow(ctx, &running, kind, namespace, versions)
 			switch {
 			case kind == OperatorPolicies:
 				policies = known
@@ -184,9 +171,16 @@ func (f *Feed) Start(ctx context.Context) error {
 		case <-f.changed:
 		case <-led:
 			led = nil
-			f.followLeader(ctx, &running, follow)
+			f.followLeader(ctx, &running)
 		}
 	}
+}
+
+// only returns a channel with one version, which stays.
+func only(version string) <-chan string {
+	versions := make(chan string, 1)
+	versions <- version
+	return versions
 }
 
 // namespacesOf returns the namespaces in which a kind is watched, each by a watch of its own: one that is forbidden
@@ -229,27 +223,24 @@ func (f *Feed) reflect(
 		longest = progress.LongestPause()
 	}
 	var once sync.Once
-	r := stream.Reflection{
-		Name: resource.String(), From: f.Client.Selecting(resource, namespace, kind.Selector, read, progress),
-		Example: &Object{}, Into: objects, Longest: longest,
-		Failed: func(err error) {
-			if kind.Optional && apierrors.IsNotFound(err) {
-				progress.Forget()
-				once.Do(func() { f.Log.Info("kind not served, continuing without it", "resource", kind.Resource) })
-				objects.markKnown()
-				_ = signal.Sleep(ctx, f.absentPause)
-				return
-			}
-			if kind == OperatorPolicies {
-				f.noteFailure(err)
-			}
-			if f.Interrupted != nil {
-				f.Interrupted()
-			}
-			f.Log.Info("watch interrupted, retrying", "resource", kind.Resource, "error", err.Error())
-		},
+	failed := func(err error) {
+		if kind.Optional && apierrors.IsNotFound(err) {
+			progress.Forget()
+			once.Do(func() { f.Log.Info("kind not served, continuing without it", "resource", kind.Resource) })
+			objects.markKnown()
+			_ = signal.Sleep(ctx, f.absentPause)
+			return
+		}
+		if kind == OperatorPolicies {
+			f.noteFailure(err)
+		}
+		if f.Interrupted != nil {
+			f.Interrupted()
+		}
+		f.Log.Info("watch interrupted, retrying", "resource", kind.Resource, "error", err.Error())
 	}
-	r.Run(ctx)
+	stream.Reflect(ctx, resource.String(), f.Client.Selecting(resource, namespace, kind.Selector, read, progress),
+		&Object{}, objects, longest, failed)
 }
 
 // conversionGrace is how long only policies may be missing before this process reports ready to convert
@@ -290,9 +281,6 @@ func (f *Feed) noteFailure(err error) {
 // note queues an event of an object. The builder must receive a policy before its completion.
 func (f *Feed) note(old, now *Object) {
 	f.happened(event{old: old, now: now})
-	if cmp.Or(now, old).kind == CustomResourceDefinitions {
-		f.noteDefinition(old, now)
-	}
 	if f.Completer == nil {
 		return
 	}
@@ -328,6 +316,7 @@ func (f *Feed) build() {
 	next, change := f.builder.build(f.Now(), events)
 	f.Store.replace(next, change)
 	f.catalogsChanged(change)
+	f.followDefined(next)
 	f.Log.V(1).Info("snapshot built", "generation", next.generation, "namespaces", change.Namespaces)
 	next.judgeWaiting(change.Namespaces)
 }

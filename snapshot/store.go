@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -26,7 +25,10 @@ type Store struct {
 
 	replaced signal.Signal
 
-	freshness freshness
+	// watches are those that verdicts depend on, unseen the writes of this process that a watch has not shown in time.
+	// They are read without locks; the feed and Wait write them one at a time.
+	watches atomic.Pointer[[]watched]
+	unseen  atomic.Pointer[[]unseen]
 
 	mu sync.Mutex
 	// subscribers are called with each change.
@@ -69,7 +71,7 @@ func (s *Store) replace(next *Snapshot, change *Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.current.Store(next)
-	s.setUnseen(valueOf(&s.freshness.unseen))
+	s.setUnseen(valueOf(&s.unseen))
 	for changed := range s.subscribers {
 		(*changed)(change)
 	}
@@ -115,13 +117,6 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(view) // the client has disconnected
 }
 
-// freshness is how current the watches of a store are. It is read without locks; the feed and Wait write it one at a
-// time.
-type freshness struct {
-	watches atomic.Pointer[[]watched]
-	unseen  atomic.Pointer[[]unseen]
-}
-
 // watched is a watch that verdicts depend on.
 type watched struct {
 	kind     *Kind
@@ -144,8 +139,8 @@ func (s *Store) follow(kind *Kind, bound time.Duration) *stream.Progress {
 	progress := stream.NewProgress(bound)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := append(slices.Clone(valueOf(&s.freshness.watches)), watched{kind, progress})
-	s.freshness.watches.Store(&all)
+	all := append(slices.Clone(valueOf(&s.watches)), watched{kind, progress})
+	s.watches.Store(&all)
 	return progress
 }
 
@@ -161,12 +156,12 @@ func valueOf[T any](list *atomic.Pointer[[]T]) []T {
 // snapshot.
 func (s *Store) Stale() []*Kind {
 	var stale []*Kind
-	for _, w := range valueOf(&s.freshness.watches) {
+	for _, w := range valueOf(&s.watches) {
 		if w.progress.Stale() && !slices.Contains(stale, w.kind) {
 			stale = append(stale, w.kind)
 		}
 	}
-	for _, w := range valueOf(&s.freshness.unseen) {
+	for _, w := range valueOf(&s.unseen) {
 		if !s.includes(&w) && !slices.Contains(stale, w.kind) {
 			stale = append(stale, w.kind)
 		}
@@ -177,7 +172,7 @@ func (s *Store) Stale() []*Kind {
 // Followed returns the kinds that verdicts depend on and that are watched.
 func (s *Store) Followed() []*Kind {
 	var all []*Kind
-	for _, w := range valueOf(&s.freshness.watches) {
+	for _, w := range valueOf(&s.watches) {
 		if !slices.Contains(all, w.kind) {
 			all = append(all, w.kind)
 		}
@@ -199,7 +194,7 @@ func (s *Store) includes(w *unseen) bool {
 	if current := s.Load(); current != nil && w.shows(current) {
 		return true
 	}
-	return w.version != "" && slices.ContainsFunc(valueOf(&s.freshness.watches), func(of watched) bool {
+	return w.version != "" && slices.ContainsFunc(valueOf(&s.watches), func(of watched) bool {
 		return of.kind == w.kind && of.progress.Reached(w.version, Older)
 	})
 }
@@ -214,7 +209,7 @@ func (s *Store) Wait(ctx context.Context, kind *Kind, version string, shows func
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.setUnseen(append(slices.Clone(valueOf(&s.freshness.unseen)), unseen{kind, version, shows}))
+	s.setUnseen(append(slices.Clone(valueOf(&s.unseen)), unseen{kind, version, shows}))
 	return err
 }
 
@@ -222,7 +217,7 @@ func (s *Store) Wait(ctx context.Context, kind *Kind, version string, shows func
 func (s *Store) setUnseen(all []unseen) {
 	if len(all) > 0 {
 		all = slices.DeleteFunc(slices.Clone(all), func(w unseen) bool { return s.includes(&w) })
-		s.freshness.unseen.Store(&all)
+		s.unseen.Store(&all)
 	}
 }
 
@@ -231,16 +226,16 @@ func (s *Store) failing(kind *Kind, failed time.Time) bool {
 	if stale := s.Stale(); len(stale) != 1 || stale[0] != kind {
 		return false
 	}
-	return slices.ContainsFunc(valueOf(&s.freshness.watches), func(w watched) bool {
+	return slices.ContainsFunc(valueOf(&s.watches), func(w watched) bool {
 		return w.kind == kind && failed.After(w.progress.Confirmed())
 	})
 }
 
-// followVersions watches a kind in the versions that it receives, one after another; "" is for no definition. The
-// returned channel is closed once its objects have been read, or it is known that none can exist. While the version
-// changes, they stay in force as they were last read.
-func (f *Feed) followVersions(
-	ctx context.Context, running *sync.WaitGroup, kind *Kind, versions <-chan string,
+// follow watches a kind, in a namespace or in all, in the versions that it receives, one after another; "" is for no
+// definition. The returned channel is closed once its objects have been read, or it is known that none can exist. While
+// the version changes, they stay in force as they were last read.
+func (f *Feed) follow(
+	ctx context.Context, running *sync.WaitGroup, kind *Kind, namespace string, versions <-chan string,
 ) <-chan struct{} {
 	objects, progress := newMirror(f.note), f.Store.follow(kind, f.MaxStaleness)
 	running.Go(func() {
@@ -262,7 +257,7 @@ func (f *Feed) followVersions(
 				resource.Version = version
 				watching, cancel := context.WithCancel(ctx)
 				var one sync.WaitGroup
-				one.Go(func() { f.reflect(watching, kind, resource, metav1.NamespaceAll, progress, objects) })
+				one.Go(func() { f.reflect(watching, kind, resource, namespace, progress, objects) })
 				stop = func() { cancel(); one.Wait() }
 			}
 		}
@@ -282,67 +277,42 @@ type defined struct {
 	known    bool
 }
 
-// define passes on the version in which an optional kind of the leader is served, if it is a new one.
-func (f *Feed) define(kind *Kind, version string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	d := f.optional[kind]
-	if d == nil || d.known && d.current == version {
+// followDefined passes on the versions in which the optional kinds of the leader are served, as far as they are new.
+func (f *Feed) followDefined(s *Snapshot) {
+	if !s.Synced(CustomResourceDefinitions) {
 		return
 	}
-	d.known, d.current = true, version
-	select {
-	case <-d.versions: // outdated, and not received yet
-	default:
-	}
-	d.versions <- version
-}
-
-// undefined passes on that the optional kinds of which no CustomResourceDefinition was listed are not served.
-func (f *Feed) undefined() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, d := range f.optional {
-		if !d.known {
-			d.known = true
-			d.versions <- ""
+	for kind, d := range f.optional {
+		version := ""
+		if s.Serves(kind) {
+			version = kind.Version
 		}
-	}
-}
-
-// noteDefinition follows the optional kind of the leader that a CustomResourceDefinition defines.
-func (f *Feed) noteDefinition(old, now *Object) {
-	for kind := range f.optional {
-		if cmp.Or(now, old).Name == kind.definition() {
-			f.define(kind, kind.definedBy(now))
+		if d.known && d.current == version {
+			continue
 		}
+		d.known, d.current = true, version
+		select {
+		case <-d.versions: // outdated, and not received yet
+		default:
+		}
+		d.versions <- version
 	}
 }
 
 // definition returns the name of the CustomResourceDefinition of the kind.
 func (k *Kind) definition() string { return k.Resource + "." + k.Group }
 
-// definedBy returns the version of the kind if a CustomResourceDefinition serves it; else "".
-func (k *Kind) definedBy(o *Object) string {
-	if o == nil {
-		return ""
-	}
-	if d := o.Definition(); d != nil && d.Established && slices.Contains(d.Versions, k.Version) {
-		return k.Version
-	}
-	return ""
-}
-
 // Serves reports whether an optional kind of the leader is defined on the cluster, as far as this replica knows.
 func (s *Snapshot) Serves(kind *Kind) bool {
-	return kind.definedBy(s.Find(CustomResourceDefinitions, types.NamespacedName{Name: kind.definition()})) != ""
+	d := s.Find(CustomResourceDefinitions, types.NamespacedName{Name: kind.definition()}).Definition()
+	return d != nil && d.Established && slices.Contains(d.Versions, kind.Version)
 }
 
 // followLeader follows the kinds that only the leader needs. Those that are omitted count as listed: nothing waits for
 // them.
-func (f *Feed) followLeader(ctx context.Context, running *sync.WaitGroup, follow func(*Kind, string) <-chan struct{}) {
+func (f *Feed) followLeader(ctx context.Context, running *sync.WaitGroup) {
 	for kind, d := range f.optional {
-		f.followVersions(ctx, running, kind, d.versions)
+		f.follow(ctx, running, kind, metav1.NamespaceAll, d.versions)
 	}
 	for _, kind := range kinds {
 		switch {
@@ -350,15 +320,7 @@ func (f *Feed) followLeader(ctx context.Context, running *sync.WaitGroup, follow
 		case slices.Contains(f.Omitted, kind):
 			f.happened(event{synced: kind})
 		default:
-			known := follow(kind, metav1.NamespaceAll)
-			if kind != CustomResourceDefinitions {
-				continue
-			}
-			running.Go(func() {
-				if wait(ctx, known) {
-					f.undefined()
-				}
-			})
+			f.follow(ctx, running, kind, metav1.NamespaceAll, only(kind.Version))
 		}
 	}
 }

@@ -94,12 +94,8 @@ func followed(t *testing.T, q *quiet, test func(t *testing.T, p *Progress)) {
 			t.Fatal(err)
 		}
 		p := NewProgress(bound)
-		reflection := Reflection{
-			From: client.Selecting(widgets, "", "", decodeWidget, p), Example: &unstructured.Unstructured{},
-			Into:    cache.NewStore(cache.MetaNamespaceKeyFunc),
-			Longest: p.LongestPause(), Failed: func(error) {},
-		}
-		go reflection.Run(t.Context())
+		go Reflect(t.Context(), "widgets", client.Selecting(widgets, "", "", decodeWidget, p),
+			&unstructured.Unstructured{}, cache.NewStore(cache.MetaNamespaceKeyFunc), p.LongestPause(), func(error) {})
 		for p.Confirmed().IsZero() {
 			time.Sleep(time.Second)
 		}

@@ -16,14 +16,19 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/pager"
+	"k8s.io/utils/clock"
 )
 
 // Decode returns the form of an object that is stored. It must always return the same type. The JSON is valid only
@@ -36,15 +41,6 @@ type Client struct{ rest rest.Interface }
 
 // NewForConfig returns a client with the transport of a configuration.
 func NewForConfig(config *rest.Config) (*Client, error) {
-	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, err
-	}
-	return NewForConfigAndClient(config, httpClient)
-}
-
-// NewForConfigAndClient returns a client that shares a transport.
-func NewForConfigAndClient(config *rest.Config, httpClient *http.Client) (*Client, error) {
 	config = rest.CopyConfig(config)
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	config.NegotiatedSerializer = errorsOnly
@@ -52,20 +48,15 @@ func NewForConfigAndClient(config *rest.Config, httpClient *http.Client) (*Clien
 	if config.UserAgent == "" {
 		config.UserAgent = rest.DefaultKubernetesUserAgent()
 	}
-	client, err := rest.UnversionedRESTClientForConfigAndClient(config, httpClient)
+	client, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {
 		return nil, err
 	}
 	return &Client{rest: client}, nil
 }
 
-// ListerWatcher lists and watches a resource in all namespaces, for an informer. It supports streaming lists.
-func (c *Client) ListerWatcher(resource schema.GroupVersionResource, decode Decode) cache.ListerWatcher {
-	return c.Selecting(resource, metav1.NamespaceAll, "", decode, nil)
-}
-
-// Selecting is ListerWatcher for the objects of a namespace, or of all, that a label selector matches, which the API
-// server evaluates; "" matches all. Progress records how current the watch is; nil for a watch that may be as old as it
+// Selecting lists and watches the objects of a namespace, or of all, that a label selector matches, which the API server
+// evaluates; "" matches all. It supports streaming lists. Progress records how current the watch is; nil for a watch that may be as old as it
 // is.
 func (c *Client) Selecting(
 	resource schema.GroupVersionResource, namespace, selector string, decode Decode, progress *Progress,
@@ -268,3 +259,72 @@ func (e *events) Close() {
 	e.of.end()
 	_ = e.body.Close()
 }
+
+// Selection restricts a list; the API server evaluates it. The zero value selects all objects.
+type Selection struct {
+	// Namespace is empty for all namespaces, and for a cluster-scoped resource.
+	Namespace string
+	// Labels and Fields are selectors.
+	Labels, Fields string
+}
+
+// List returns the objects of a resource, for commands that look at a cluster once. It reads them in pages. If the
+// version of the first page expires meanwhile, it reads all again in one.
+func (c *Client) List(
+	ctx context.Context, resource schema.GroupVersionResource, from Selection, decode Decode,
+) ([]runtime.Object, error) {
+	s := &source{client: c, path: path(resource, from.Namespace), selector: from.Labels, fields: from.Fields,
+		decode: decode}
+	list, _, err := pager.New(s.list).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	objects, err := meta.ExtractList(list)
+	if err != nil {
+		return nil, fmt.Errorf("read a list: %w", err)
+	}
+	return objects, nil
+}
+
+// Each lists objects of a resource, once and not in pages, and calls do with the JSON of each, which is valid only
+// until that returns. A response of more than limit bytes is an error.
+func (c *Client) Each(
+	ctx context.Context, resource schema.GroupVersionResource, from Selection, limit int64, do func(raw []byte) error,
+) error {
+	s := &source{client: c, path: path(resource, from.Namespace), selector: from.Labels, fields: from.Fields,
+		limit:  limit,
+		decode: func(raw []byte) (runtime.Object, error) { return nil, do(raw) }}
+	_, err := s.list(ctx, metav1.ListOptions{})
+	return err
+}
+
+// firstPause is the delay after the first failure of a reflector.
+const firstPause = 800 * time.Millisecond
+
+// Reflect lists and watches into a store until the context ends, as an informer does, with bounded delays after
+// failures. Name is that of the resource, for the reflector's own log, and example an object of the type that is listed.
+// Longest bounds the pause after a failure, which grows to it from a second; with jitter it is twice as long. Failed is
+// called with each error of listing or watching. It may wait.
+func Reflect(ctx context.Context, name string, from cache.ListerWatcher, example any, into cache.ReflectorStore,
+	longest time.Duration, failed func(error)) {
+	pause := wait.Backoff{Duration: min(firstPause, longest), Factor: 2, Jitter: 1, Steps: 10, Cap: longest}
+	reflector := cache.NewReflectorWithOptions(from, example, into,
+		cache.ReflectorOptions{Name: name, TypeDescription: name, Backoff: &pause})
+	// the reflector has a state of its own for failures within a list or a watch
+	again := pause
+	// only the context ends it
+	_ = again.DelayWithReset(clock.RealClock{}, 4*longest).Until(ctx, true, true,
+		func(ctx context.Context) (bool, error) {
+			if err := reflector.ListAndWatchWithContext(ctx); err != nil && ctx.Err() == nil {
+				failed(err)
+			}
+			return false, nil
+		})
+}
+
+// errorsOnly decodes the metav1.Status that the API server returns for errors.
+var errorsOnly = func() runtime.NegotiatedSerializer {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	return serializer.NewCodecFactory(scheme).WithoutConversion()
+}()

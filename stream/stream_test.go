@@ -59,7 +59,7 @@ func TestInformer(t *testing.T) {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	})
-	informer := cache.NewSharedIndexInformer(client.ListerWatcher(widgets, decodeWidget), &unstructured.Unstructured{},
+	informer := cache.NewSharedIndexInformer(client.Selecting(widgets, "", "", decodeWidget, nil), &unstructured.Unstructured{},
 		0, nil)
 	seen := make(chan string, 10)
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -90,7 +90,7 @@ func TestList(t *testing.T) {
 		fmt.Fprintf(w, `{"kind":"WidgetList","apiVersion":"example.com/v1","metadata":{"resourceVersion":"7","continue":"more"},"items":[%s,%s]}`,
 			fmt.Sprintf(widget, "one", "1"), fmt.Sprintf(widget, "two", "2"))
 	})
-	got, err := client.ListerWatcher(widgets, decodeWidget).(cache.ListerWatcherWithContext).ListWithContext(
+	got, err := client.Selecting(widgets, "", "", decodeWidget, nil).(cache.ListerWatcherWithContext).ListWithContext(
 		t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func TestErrors(t *testing.T) {
 		w.WriteHeader(http.StatusForbidden)
 		fmt.Fprintf(w, status, "Forbidden", 403)
 	})
-	lw := client.ListerWatcher(widgets, decodeWidget).(cache.ListerWatcherWithContext)
+	lw := client.Selecting(widgets, "", "", decodeWidget, nil).(cache.ListerWatcherWithContext)
 	if _, err := lw.ListWithContext(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("a list that is forbidden: %v", err)
 	}

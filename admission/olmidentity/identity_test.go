@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -41,17 +42,19 @@ var (
 )
 
 // found returns an object as the API server stores it.
-func found(uid types.UID, created time.Time) *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: uid,
-		CreationTimestamp: metav1.NewTime(created)}}
+func found(uid types.UID, created time.Time) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	u.SetUID(uid)
+	u.SetCreationTimestamp(metav1.NewTime(created))
+	return u
 }
 
 func TestExamineNamedAsAttacks(t *testing.T) {
 	terminating := found("account", noon)
-	terminating.DeletionTimestamp = &deleted
+	terminating.SetDeletionTimestamp(&deleted)
 	for name, test := range map[string]struct {
-		namespace      *metav1.PartialObjectMetadata
-		serviceAccount *metav1.PartialObjectMetadata
+		namespace      *unstructured.Unstructured
+		serviceAccount *unstructured.Unstructured
 		acknowledged   types.UID
 		want           Reason
 		says           string

@@ -3,6 +3,7 @@ package olmidentity
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -11,13 +12,14 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/metadata/metadatainformer"
-	"k8s.io/client-go/tools/cache"
+
+	"github.com/opgate/opgate/internal/signal"
+	"github.com/opgate/opgate/internal/watched"
 )
 
 const (
@@ -39,8 +41,8 @@ var (
 type Options struct {
 	// Identity is updated.
 	Identity *Identity
-	// Metadata reads the ServiceAccount, its namespace and Opgate's.
-	Metadata metadata.Interface
+	// Client reads the ServiceAccount, its namespace and Opgate's.
+	Client dynamic.Interface
 	// Rights reviews what the account may do.
 	Rights authorizationclient.SubjectAccessReviewInterface
 	// Namespace is the namespace that Opgate runs in. A namespace of OLM that is younger is not trusted.
@@ -56,8 +58,10 @@ type Options struct {
 type Watcher struct {
 	options Options
 	// namespace and serviceAccount are nil for a user, of whom there is no object.
-	namespace, serviceAccount *object
-	changed                   chan struct{} // holds one token
+	namespace, serviceAccount *watched.Object
+	// failure is why one of them was last not read.
+	failure atomic.Pointer[error]
+	changed chan struct{} // holds one token
 	// installed is when Opgate's namespace was created; zero until it is known.
 	installed time.Time
 	// entitled is the ServiceAccount that was found to have OLM's rights.
@@ -65,25 +69,29 @@ type Watcher struct {
 }
 
 // NewWatcher returns a watcher. Start runs it.
-func NewWatcher(o Options) *Watcher {
-	w := &Watcher{options: o, changed: make(chan struct{}, 1)}
+func NewWatcher(o Options) (w *Watcher, err error) {
+	w = &Watcher{options: o, changed: make(chan struct{}, 1)}
 	account := o.Identity.Account()
 	if !account.IsServiceAccount() {
-		return w
+		return w, nil
 	}
-	w.namespace = w.follow(namespaces, "", account.Namespace)
-	w.serviceAccount = w.follow(serviceAccounts, account.Namespace, account.Name)
-	return w
+	if w.namespace, err = watched.New(o.Client, namespaces, "", account.Namespace, w.notify, o.Log); err != nil {
+		return nil, err
+	}
+	w.serviceAccount, err = watched.New(o.Client, serviceAccounts, account.Namespace, account.Name, w.notify, o.Log)
+	return w, err
 }
 
 // Start updates the identity until the context ends.
 func (w *Watcher) Start(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
 	for _, o := range w.objects() {
-		stop, err := o.run(ctx, w.notify)
-		if err != nil {
-			return fmt.Errorf("watch %s: %w", o.name, err)
+		o.Failed = func(err error) {
+			w.failure.Store(&err)
+			w.notify()
 		}
-		defer stop()
+		running.Go(func() { o.Run(ctx) })
 	}
 	retry := time.NewTimer(0)
 	defer retry.Stop()
@@ -104,19 +112,14 @@ func (w *Watcher) Start(ctx context.Context) error {
 }
 
 // objects are what is watched.
-func (w *Watcher) objects() []*object {
+func (w *Watcher) objects() []*watched.Object {
 	if w.namespace == nil {
 		return nil
 	}
-	return []*object{w.namespace, w.serviceAccount}
+	return []*watched.Object{w.namespace, w.serviceAccount}
 }
 
-func (w *Watcher) notify() {
-	select {
-	case w.changed <- struct{}{}:
-	default:
-	}
-}
+func (w *Watcher) notify() { signal.Put(w.changed) }
 
 // set stores a state, and logs it where it changed.
 func (w *Watcher) set(s State) {
@@ -143,31 +146,29 @@ func (w *Watcher) verify(ctx context.Context) (State, time.Duration) {
 	if w.namespace == nil {
 		return w.verifyUser(ctx)
 	}
-	for _, o := range w.objects() {
-		if o.synced() {
-			continue
-		}
-		if err := o.failure.Load(); err != nil {
-			return failed(*err), 0
-		}
-		return State{Reason: Unverified, Problem: o.name + " is still being read"}, 0
-	}
 	account := w.options.Identity.Account()
-	e := evidence{account: account, namespace: w.namespace.get(), serviceAccount: w.serviceAccount.get(),
+	switch err := w.failure.Load(); {
+	case w.namespace.Synced() && w.serviceAccount.Synced():
+	case err != nil:
+		return failed(*err), 0
+	default:
+		return State{Reason: Unverified, Problem: account.String() + " is still being read"}, 0
+	}
+	e := evidence{account: account, namespace: w.namespace.Get(), serviceAccount: w.serviceAccount.Get(),
 		home: w.options.Namespace, acknowledged: w.options.AcknowledgedNamespace}
-	if e.namespace != nil && e.namespace.UID != e.acknowledged && w.installed.IsZero() {
-		home, err := w.options.Metadata.Resource(namespaces).Get(ctx, w.options.Namespace, metav1.GetOptions{})
+	if e.namespace != nil && e.namespace.GetUID() != e.acknowledged && w.installed.IsZero() {
+		home, err := w.options.Client.Resource(namespaces).Get(ctx, w.options.Namespace, metav1.GetOptions{})
 		if err != nil {
 			return failed(fmt.Errorf("read namespace %s of Opgate: %w", w.options.Namespace, err)), retryInterval
 		}
-		w.installed = home.CreationTimestamp.Time
+		w.installed = home.GetCreationTimestamp().Time
 	}
 	e.installed = w.installed
 	state, fits := e.examine()
-	if !fits || w.entitled == e.serviceAccount.UID {
+	if !fits || w.entitled == e.serviceAccount.GetUID() {
 		return state, 0
 	}
-	switch entitled, err := w.mayEscalate(ctx, e.serviceAccount.UID, "system:serviceaccounts",
+	switch entitled, err := w.mayEscalate(ctx, e.serviceAccount.GetUID(), "system:serviceaccounts",
 		"system:serviceaccounts:"+account.Namespace); {
 	case err != nil:
 		return failed(err), retryInterval
@@ -176,7 +177,7 @@ func (w *Watcher) verify(ctx context.Context) (State, time.Duration) {
 			" may not escalate ClusterRoles, as OLM may: " +
 			"it is not the account of an OLM that is installed"}, rightsInterval
 	}
-	w.entitled = e.serviceAccount.UID
+	w.entitled = e.serviceAccount.GetUID()
 	return state, 0
 }
 
@@ -223,62 +224,46 @@ func Escalate() *authorizationv1.ResourceAttributes {
 	return &authorizationv1.ResourceAttributes{Verb: "escalate", Group: rbacv1.GroupName, Resource: "clusterroles"}
 }
 
-// object is the metadata of one watched object.
-type object struct {
-	name     string
-	informer cache.SharedIndexInformer
-	synced   cache.InformerSynced
-	failure  atomic.Pointer[error]
-	log      logr.Logger
+// evidence is what an identity is judged by. The API server writes or computes all of it, so a tenant cannot forge any.
+type evidence struct {
+	account Account
+	// namespace and serviceAccount are nil where they do not exist.
+	namespace, serviceAccount *unstructured.Unstructured
+	// home is the name of Opgate's own namespace, installed its age.
+	home      string
+	installed time.Time
+	// acknowledged is the UID of a namespace that an administrator acknowledged; "" for none.
+	acknowledged types.UID
 }
 
-// follow returns an object that is watched once it runs; the namespace is "" for cluster-scoped objects.
-func (w *Watcher) follow(resource schema.GroupVersionResource, namespace, name string) *object {
-	only := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-	informer := metadatainformer.NewFilteredMetadataInformer(w.options.Metadata, resource, namespace, 0, nil,
-		func(options *metav1.ListOptions) {
-			options.FieldSelector = only
-		}).Informer()
-	return &object{name: name, informer: informer, synced: informer.HasSynced, log: w.options.Log}
+// HowToFind is a command that prints the user name that OLM writes as.
+const HowToFind = "kubectl get deployments --all-namespaces --field-selector metadata.name=olm-operator -o " +
+	`jsonpath='{range .items[*]}system:serviceaccount:{.metadata.namespace}:{.spec.template.spec.serviceAccountName}{"\n"}{end}'`
+
+// examine returns the state that follows from the objects, and reports whether they fit. An account that fits is
+// trusted once it has OLM's rights as well.
+func (e *evidence) examine() (State, bool) {
+	reject := func(reason Reason, format string, args ...any) (State, bool) {
+		return State{Reason: reason, Problem: fmt.Sprintf(format, args...)}, false
+	}
+	const rename = "; --olm-identity (olm.identity of the chart) has to name the account that OLM runs as, the serviceAccountName of Deployment olm-operator" +
+		", or, on a hosted control plane, the user that it authenticates as"
+	switch {
+	case e.namespace == nil:
+		return reject(NamespaceMissing, "namespace %s of OLM does not exist"+rename, e.account.Namespace)
+	case e.younger():
+		return reject(NamespaceYounger,
+			"namespace %s of OLM is younger than %s of Opgate; an administrator who has installed OLM there "+
+				"acknowledges it with --olm-namespace-uid=%s (olm.namespaceUID of the chart)", e.account.Namespace, e.home,
+			e.namespace.GetUID())
+	case e.serviceAccount == nil || e.serviceAccount.GetDeletionTimestamp() != nil:
+		return reject(ServiceAccountMissing, "service account %s of OLM does not exist"+rename, e.account)
+	}
+	return State{Reason: Trusted, UID: e.serviceAccount.GetUID()}, true
 }
 
-// run watches the object until the context ends, and calls changed after each change, after the first list, and after
-// each error. The returned function waits for the end.
-func (o *object) run(ctx context.Context, changed func()) (wait func(), err error) {
-	err = o.informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		o.log.Info("watch interrupted, retrying with backoff", "name", o.name, "error", err.Error())
-		o.failure.Store(&err)
-		changed()
-	})
-	if err != nil {
-		return nil, err
-	}
-	handled, err := o.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { changed() },
-		UpdateFunc: func(any, any) { changed() },
-		DeleteFunc: func(any) { changed() },
-	})
-	if err != nil {
-		return nil, err
-	}
-	o.synced = handled.HasSynced
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		o.informer.RunWithContext(ctx)
-	}()
-	go func() { // a list without the object is no event
-		if cache.WaitForCacheSync(ctx.Done(), o.synced) {
-			changed()
-		}
-	}()
-	return func() { <-done }, nil
-}
-
-// get returns the object as last observed, nil if it does not exist.
-func (o *object) get() *metav1.PartialObjectMetadata {
-	for _, current := range o.informer.GetStore().List() {
-		return current.(*metav1.PartialObjectMetadata)
-	}
-	return nil
+// younger reports whether the namespace was created after Opgate's and is not acknowledged. Both times have a
+// resolution of one second: a namespace of the same second counts as older.
+func (e *evidence) younger() bool {
+	return e.namespace.GetUID() != e.acknowledged && e.namespace.GetCreationTimestamp().After(e.installed)
 }

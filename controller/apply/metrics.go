@@ -1,6 +1,18 @@
 package apply
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/opgate/opgate/internal/events"
+	"github.com/opgate/opgate/internal/fair"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/verdict"
+)
 
 // Metrics count the writes of controllers.
 type Metrics struct {
@@ -53,4 +65,66 @@ func (m *Metrics) approved(err error) {
 		result = "refused"
 	}
 	m.approvals.WithLabelValues(result).Inc()
+}
+
+// maxLeft bounds the events on one change, and the names in the log.
+const maxLeft = 20
+
+// Shared is what controllers have in common. All fields are required unless they have a default.
+type Shared struct {
+	// Writer sends the writes. Its Store provides the snapshot that admission judges by, its Client is that of the leader,
+	// which AddTo sets.
+	Writer
+	// Events records what a controller finds, on the objects. Default: nothing is recorded.
+	Events *events.Recorder
+	// Log receives writes at V(0). Default: none.
+	Log logr.Logger
+	// Now is the clock.
+	Now func() time.Time
+
+	// left are the parts of tables that have something left, by table and part.
+	left map[[2]string][]fair.Origin
+}
+
+const held = "what depends on it is held"
+
+// consequences are what it means that a table has no room.
+var consequences = map[string]string{"catalogs": held, "packages": held, "versions": held, "records": held,
+	"operators": held, "backstop": "the webhooks alone hold the rest",
+	"deletion": "not all that it names is protected from deletion", "escapes": "the rest is forgotten at the next restart"}
+
+// Full reports what a part of a table of a controller with one worker has no room for, in metric, events and log. A part
+// has a limit of its own.
+func (s *Shared) Full(table, part string, left []fair.Origin) {
+	key := [2]string{table, part}
+	if slices.Equal(s.left[key], left) {
+		return
+	}
+	if s.left == nil {
+		s.left = map[[2]string][]fair.Origin{}
+	}
+	if s.left[key] = left; len(left) == 0 {
+		delete(s.left, key)
+	}
+	number, names, consequence := 0, []string(nil), consequences[table]
+	for other, more := range s.left {
+		if other[0] == table {
+			number += len(more)
+		}
+	}
+	s.Metrics.Left(table, number)
+	for i, o := range left {
+		names = append(names, o.String())
+		if o.UID == "" || i >= maxLeft {
+			continue
+		}
+		regarding := verdict.PolicyRef{Kind: verdict.KindOperatorPolicy, Namespace: o.Namespace, Name: o.Name}.Reference()
+		regarding.UID = types.UID(o.UID)
+		s.Events.Record(events.Event{Regarding: *regarding, Reason: events.TableFull, Action: events.Update, Warning: true,
+			Note: "the table of " + table + " has no room for all that this policy needs, and " + consequence +
+				": have fewer or shorter policies in namespace " + text.Name(o.Namespace)})
+	}
+	if len(names) > 0 {
+		s.Log.Info("table full", "table", table, "part", part, "left", text.Names(names, maxLeft), "consequence", consequence)
+	}
 }

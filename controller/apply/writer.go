@@ -8,6 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
+	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	corev1 "k8s.io/api/core/v1"
@@ -20,7 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
+	"github.com/opgate/opgate/stream"
 )
 
 // The verbs of writes, by which they are counted.
@@ -167,4 +172,130 @@ func (w *Writer) Event(ctx context.Context, event *corev1.Event) error {
 	err := w.Client.Create(ctx, event)
 	w.Metrics.Wrote(Create, "Event", err)
 	return err
+}
+
+// Verb returns the verb of a write that makes one state of an object another one. Nil is for an object that does not
+// exist.
+func Verb(live, object *unstructured.Unstructured) string {
+	switch {
+	case live == nil:
+		return Create
+	case object == nil:
+		return Delete
+	}
+	return Patch
+}
+
+// Do makes the live state of an object another one: it creates the object, sends the difference, to a subresource if one
+// is named, or deletes it. The new state receives the identity and the version in the response.
+func (w *Writer) Do(ctx context.Context, live, object *unstructured.Unstructured, subresource ...string) (err error) {
+	switch Verb(live, object) {
+	case Create:
+		err = w.Client.Create(ctx, object)
+		if apierrors.IsAlreadyExists(err) && object.GroupVersionKind() == snapshot.Namespaces.GroupVersionKind {
+			err = nil // another client was first, with the same result
+		}
+		w.Metrics.Wrote(Create, object.GetKind(), err)
+	case Delete:
+		err = w.Delete(ctx, live)
+	case Patch:
+		err = w.update(ctx, live, object, subresource...)
+		w.Metrics.Wrote(Patch, object.GetKind(), err)
+	}
+	return err
+}
+
+func (w *Writer) update(ctx context.Context, live, object *unstructured.Unstructured, subresource ...string) error {
+	live, err := w.whole(ctx, live, object)
+	if err != nil {
+		return err
+	}
+	fields, err := difference(live.Object, object.Object)
+	if err != nil {
+		return err
+	}
+	head := Head(snapshot.KindOf(object.GroupVersionKind()), client.ObjectKeyFromObject(object))
+	head.ResourceVersion = live.GetResourceVersion()
+	if err := w.patch(ctx, head, fields, subresource...); err != nil {
+		return err
+	}
+	object.SetUID(head.UID)
+	object.SetResourceVersion(head.ResourceVersion)
+	return nil
+}
+
+// whole returns a live object with those fields of its spec that change and are too large for the snapshot: a merge patch
+// removes what is known to be in them. A patch that changes nothing returns them, if the object has not changed.
+func (w *Writer) whole(ctx context.Context, live, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	before, _ := live.Object["spec"].(map[string]any) // of another type: it has no fields
+	after, _ := object.Object["spec"].(map[string]any)
+	var stored *unstructured.Unstructured
+	for field, value := range before {
+		if !stream.Withheld(value) || reflect.DeepEqual(value, after[field]) {
+			continue
+		}
+		if stored == nil {
+			stored = live.DeepCopy()
+			nothing := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q}}`, live.GetResourceVersion())
+			if err := w.Client.Patch(ctx, stored, client.RawPatch(types.MergePatchType, nothing)); err != nil {
+				return nil, err
+			}
+			live = live.DeepCopy()
+		}
+		content, _, err := unstructured.NestedFieldNoCopy(stored.Object, "spec", field)
+		if err == nil {
+			err = unstructured.SetNestedField(live.Object, content, "spec", field)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return live, nil
+}
+
+// Done waits until the snapshot shows what Do has written.
+func (w *Writer) Done(ctx context.Context, live, object *unstructured.Unstructured) error {
+	written, version := live, ""
+	if object != nil {
+		written, version = object, object.GetResourceVersion()
+	}
+	kind := snapshot.KindOf(written.GroupVersionKind())
+	return w.Store.Wait(ctx, kind, version,
+		func(s *snapshot.Snapshot) bool { return s.Shows(kind, written, object == nil) })
+}
+
+// Approve approves a plan only if it is in the state that was judged: if OLM or another replica has changed it since,
+// the error is Outdated.
+func (w *Writer) Approve(ctx context.Context, plan *olm.InstallPlan) error {
+	err := w.patch(ctx, Version(snapshot.InstallPlans, &plan.Metadata),
+		map[string]any{"spec": map[string]any{"approved": true}})
+	w.Metrics.approved(err)
+	if err != nil {
+		return fmt.Errorf("approve InstallPlan %s: %w", plan.Metadata.Key(), err)
+	}
+	return nil
+}
+
+// Approved waits until the snapshot shows approvals of plans of one namespace, so that none is sent twice.
+func (w *Writer) Approved(ctx context.Context, plans []*olm.InstallPlan) error {
+	if len(plans) == 0 {
+		return nil
+	}
+	return w.Store.Wait(ctx, snapshot.InstallPlans, "", func(s *snapshot.Snapshot) bool {
+		now := map[string]*olm.InstallPlan{}
+		for _, plan := range s.Namespace(plans[0].Metadata.Namespace).Plans() {
+			now[plan.Metadata.UID] = plan
+		}
+		return !slices.ContainsFunc(plans, func(plan *olm.InstallPlan) bool {
+			return now[plan.Metadata.UID] != nil && !now[plan.Metadata.UID].Spec.Approved
+		})
+	})
+}
+
+// Resync makes OLM resolve the namespace of a Subscription again. OLM treats an unsatisfiable resolution as final: it
+// resolves again when a Subscription, an OperatorGroup or the namespace changes, or after 15 minutes, but not when a
+// ClusterServiceVersion changes. If the Subscription has changed since it was read, the error is Outdated.
+func (w *Writer) Resync(ctx context.Context, sub *olm.Subscription, now time.Time) error {
+	return w.Patch(ctx, Version(snapshot.Subscriptions, &sub.Metadata), map[string]any{"metadata": map[string]any{
+		"annotations": rules.ResyncRequest(now.UTC().Format(time.RFC3339))}})
 }

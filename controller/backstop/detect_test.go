@@ -25,7 +25,7 @@ import (
 
 // served responds like API servers that the tests do not have: earlier ones, and one that fails. It serves some kinds,
 // and answers the dry run of a policy that calls semver() with a code.
-func served(t *testing.T, code int, serves ...string) *reconciler {
+func served(t *testing.T, code int, serves ...string) *Controller {
 	t.Helper()
 	answer := func(w http.ResponseWriter, code int, body any) {
 		w.Header().Set("Content-Type", "application/json")
@@ -76,9 +76,8 @@ func served(t *testing.T, code int, serves ...string) *reconciler {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()
-	return &reconciler{Controller: &Controller{Metrics: NewMetrics(registry), Log: testr.New(t)},
-		discovery: found,
-		writer:    apply.Writer{Client: writer, Metrics: apply.NewMetrics(registry)}}
+	return &Controller{Metrics: NewMetrics(registry), discovery: found, Shared: apply.Shared{Log: testr.New(t),
+		Writer: apply.Writer{Client: writer, Metrics: apply.NewMetrics(registry)}}}
 }
 
 func TestDetect(t *testing.T) {

@@ -25,12 +25,12 @@ func TestExceptionIsTakenOut(t *testing.T) {
 			"expires":"2026-12-01T00:00:00Z"}],`, status)
 	}
 	var now time.Time
-	leader := func(status string) *reconciler {
-		return &reconciler{Controller: &Controller{Store: store(status), Mode: Enforce, Writes: apply.NewMetrics(prometheus.NewRegistry()),
-			Log: testr.New(t), Now: func() time.Time { return now }}}
+	leader := func(status string) *Controller {
+		return &Controller{Mode: Enforce, Shared: apply.Shared{Log: testr.New(t), Now: func() time.Time { return now },
+			Writer: apply.Writer{Store: store(status), Metrics: apply.NewMetrics(prometheus.NewRegistry())}}}
 	}
 	features := backstop.Features{ValidatingAdmissionPolicy: true}
-	excepted := func(r *reconciler) bool {
+	excepted := func(r *Controller) bool {
 		t.Helper()
 		r.compile("system:serviceaccount:opgate-system:opgate", features)
 		object := r.compiled.objects["ValidatingAdmissionPolicy/"+backstop.Name]

@@ -23,8 +23,8 @@ func TestCompileInterval(t *testing.T) {
 	first, second := storeOf(t, "etcd.v1", "", `{}`), storeOf(t, "etcd.v2", "", `{}`)
 	third := storeOf(t, "etcd.v3", exception, `{}`)
 	var now time.Time
-	r := &reconciler{Controller: &Controller{Mode: Enforce, Log: testr.New(t), Writes: apply.NewMetrics(prometheus.NewRegistry()),
-		Now: func() time.Time { return now }}}
+	r := &Controller{Mode: Enforce, Shared: apply.Shared{Log: testr.New(t), Now: func() time.Time { return now },
+		Writer: apply.Writer{Metrics: apply.NewMetrics(prometheus.NewRegistry())}}}
 	for _, step := range []struct {
 		at    time.Duration
 		store *snapshot.Store

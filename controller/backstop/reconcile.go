@@ -2,21 +2,21 @@ package backstop
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"slices"
-	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/discovery"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/owned"
-	"github.com/opgate/opgate/internal/watched"
+	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/backstop"
 	"github.com/opgate/opgate/rules/bundle"
@@ -32,32 +32,6 @@ const retryDelay = time.Second
 // compileInterval is how long what was compiled stays, unless an exception in it ends: API servers look for new
 // policies once a second, and each of them compiles what it finds.
 const compileInterval = time.Second
-
-// reconciler reconciles for one manager. There is one worker.
-type reconciler struct {
-	*Controller
-	discovery discovery.DiscoveryInterface
-	writer    apply.Writer
-	// owner is the ClusterRole that owns the objects, watches are the objects by kind.key.
-	owner   *owned.Owner
-	watches map[string]*watched.Object
-	reader  client.Reader
-	// current is set once the snapshot had everything that was stored when this replica began to lead.
-	current bool
-	// seen are the inputs of the last change of the snapshot, by the namespace that they govern, and protecting the
-	// Constraints.
-	seen       map[string]input
-	protecting []*constraint.Definition
-	// features are nil until they are detected, and after the API server may have changed. version is the version of
-	// Kubernetes in the last change of the snapshot.
-	features atomic.Pointer[backstop.Features]
-	version  string
-	// compiled is the last result, left what it has no room for.
-	compiled compiled
-	left     apply.Left
-	// written is what was last written, or found to be stored, by kind.key.
-	written map[string]*written
-}
 
 // input is what the objects depend on in one namespace.
 type input struct {
@@ -101,7 +75,7 @@ type compiled struct {
 }
 
 // Reconcile makes the stored objects those that the policies compile to.
-func (r *reconciler) Reconcile(ctx context.Context, _ item) (reconcile.Result, error) {
+func (r *Controller) Reconcile(ctx context.Context, _ item) (reconcile.Result, error) {
 	if r.Mode == Off {
 		r.Metrics.set(stateOff)
 		return reconcile.Result{}, r.deleteAll(ctx)
@@ -134,7 +108,7 @@ func (c *compiled) next() time.Time {
 }
 
 // reconcile returns the state that was reached; "" if the input is not complete.
-func (r *reconciler) reconcile(ctx context.Context) (state string, err error) {
+func (r *Controller) reconcile(ctx context.Context) (state string, err error) {
 	user := r.User()
 	if user == "" {
 		return "", nil
@@ -167,7 +141,7 @@ func (r *reconciler) reconcile(ctx context.Context) (state string, err error) {
 }
 
 // openWatches starts the watches of the kinds that are served, and waits until they show what is stored.
-func (r *reconciler) openWatches(ctx context.Context, features backstop.Features) error {
+func (r *Controller) openWatches(ctx context.Context, features backstop.Features) error {
 	err := r.owner.Open(ctx)
 	for _, k := range kinds {
 		served := features.ValidatingAdmissionPolicy
@@ -183,7 +157,7 @@ func (r *reconciler) openWatches(ctx context.Context, features backstop.Features
 
 // compile compiles the policies of the snapshot, if they or what else the objects depend on changed, at once if the
 // last time is long enough ago.
-func (r *reconciler) compile(user string, features backstop.Features) {
+func (r *Controller) compile(user string, features backstop.Features) {
 	current := r.Store.Load()
 	from := backstop.Input{Constraints: protecting(current), Operators: map[string][]string{}, Kept: map[string][]bundle.Kept{},
 		Accounts: map[string][]string{}, OLM: r.OLM, Opgate: user, Namespace: r.Namespace, ApprovalMode: r.ApprovalMode,
@@ -219,10 +193,112 @@ func (r *reconciler) compile(user string, features backstop.Features) {
 			r.compiled.until = end
 		}
 	}
-	r.left.Set("backstop", "", objects.Left)
-	r.left.Set("deletion", "", objects.Unprotected)
+	r.Full("backstop", "", objects.Left)
+	r.Full("deletion", "", objects.Unprotected)
 	for _, o := range objects.All {
 		u := owned.Unstructured(o)
 		r.compiled.objects[u.GetKind()+"/"+u.GetName()] = u
 	}
+}
+
+// written is an object as it was sent, and as the API server stored it: a later version may set fields that this one
+// does not know.
+type written struct{ sent, stored *unstructured.Unstructured }
+
+// store writes the objects that differ from what is stored: policies before bindings, which the API server would not
+// know what to do with, and deletes the others, bindings first.
+func (r *Controller) store(ctx context.Context, owner *metav1.OwnerReference) error {
+	for _, k := range kinds {
+		if object := r.compiled.objects[k.key()]; object != nil {
+			if err := r.put(ctx, k, object, owner); err != nil {
+				return fmt.Errorf("write %s: %w", k.key(), err)
+			}
+		}
+	}
+	for _, k := range slices.Backward(kinds) {
+		live := r.watches[k.key()].Get()
+		if r.compiled.objects[k.key()] != nil || live == nil || live.GetDeletionTimestamp() != nil {
+			continue
+		}
+		delete(r.written, k.key())
+		if err := r.Writer.Delete(ctx, live); err != nil && !apply.Outdated(err) {
+			return fmt.Errorf("delete %s: %w", k.key(), err)
+		}
+		r.Log.Info("deleted", "kind", k.name, "name", k.object)
+	}
+	return nil
+}
+
+// put creates or updates an object if it differs from what is stored. An object that is being deleted, or has changed
+// since it was watched, is left to the event of that.
+func (r *Controller) put(
+	ctx context.Context, k kind, object *unstructured.Unstructured, owner *metav1.OwnerReference,
+) error {
+	live, last := r.watches[k.key()].Get(), r.written[k.key()]
+	next := owned.Desired(live, object, owner)
+	same := last != nil && reflect.DeepEqual(last.sent, object)
+	switch {
+	case live == nil:
+	case live.GetDeletionTimestamp() != nil:
+		return nil
+	case owned.Same(live, next):
+		r.written[k.key()] = &written{sent: object, stored: object}
+		return nil
+	case same && owned.Same(live, owned.Desired(live, last.stored, owner)):
+		return nil
+	}
+	switch err := r.Writer.Put(ctx, next); {
+	case apply.Outdated(err):
+		return nil
+	case err != nil:
+		return err
+	}
+	stored := object.DeepCopy()
+	stored.Object["spec"] = next.Object["spec"]
+	r.written[k.key()] = &written{sent: object, stored: stored}
+	if same {
+		r.reportRestored(next, live == nil)
+	} else {
+		r.Log.Info("written", "kind", k.name, "name", k.object, "resourceVersion", next.GetResourceVersion())
+	}
+	return nil
+}
+
+// reportRestored reports that an object was restored.
+func (r *Controller) reportRestored(object *unstructured.Unstructured, deleted bool) {
+	what := "changed"
+	if deleted {
+		what = "deleted"
+	}
+	r.Metrics.restored.Inc()
+	r.Log.Info("restored what another client "+what, "kind", object.GetKind(), "name", object.GetName())
+	r.Events.Record(events.Event{
+		Regarding: corev1.ObjectReference{APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Name: object.GetName(),
+			UID: object.GetUID()},
+		Reason: "BackstopRestored", Action: events.Restore, Warning: true,
+		Note: fmt.Sprintf("another client %s this %s, by which the API server refuses what Opgate would; "+
+			"Opgate has restored it (--backstop=off removes it)", what, object.GetKind()),
+		Occurrence: object.GetResourceVersion(), // each time is worth an event
+	})
+}
+
+// deleteAll deletes the objects of an earlier mode. Without a right to, no release with that mode is left: the garbage
+// collector deletes them with the ClusterRole that granted it.
+func (r *Controller) deleteAll(ctx context.Context) error {
+	for _, k := range slices.Backward(kinds) {
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(k.gvk())
+		u.SetName(k.object)
+		err := r.Writer.Client.Delete(ctx, u)
+		switch {
+		case err == nil:
+			r.Writer.Metrics.Wrote(apply.Delete, k.name, nil)
+			r.Log.Info("deleted", "kind", k.name, "name", k.object)
+		case apierrors.IsForbidden(err):
+			return nil
+		case !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err):
+			return fmt.Errorf("delete %s: %w", k.key(), err)
+		}
+	}
+	return nil
 }

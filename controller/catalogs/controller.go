@@ -1,24 +1,36 @@
+// Package catalogs compares what the images of catalogs offer, one after the other, while this replica leads.
+//
+// The newest versions of all packages come from PackageManifests, the only interface that lists them without a
+// connection to the catalog itself. They are listed once when a catalog that a policy asks about runs another image,
+// and once more later, since the package server lags behind. What changed is stored in one ConfigMap, by which every
+// replica judges (bundle/catalog-jump).
 package catalogs
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/manager"
-	"github.com/opgate/opgate/internal/events"
+	"github.com/opgate/opgate/controller/owned"
 	"github.com/opgate/opgate/internal/fair"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/stream"
 )
@@ -39,44 +51,36 @@ const (
 
 // Controller compares the images of catalogs on the leader. All fields are required unless they have a default.
 type Controller struct {
-	// Store provides the snapshot that admission judges by.
-	Store *snapshot.Store
-	// Client lists PackageManifests.
-	Client *stream.Client
+	apply.Shared
+	// Streams lists PackageManifests.
+	Streams *stream.Client
 	// Namespace is Opgate's own, of the ConfigMap.
 	Namespace string
-	// Writes count the writes.
-	Writes *apply.Metrics
-	// Events records that tables have no room for a policy, on it. Default: nothing is recorded.
-	Events *events.Recorder
-	// Log receives comparisons at V(0). Default: none.
-	Log logr.Logger
-	// Now is the clock.
-	Now func() time.Time
 
 	queue manager.Queue[olm.Catalog]
 	// full is set while a catalog has no room: then any change may make some.
 	full atomic.Bool
+	// What follows is of the one worker. reader reads from the API server.
+	reader client.Reader
+	images map[olm.Catalog]*image
 }
 
 // AddTo adds the controller to the manager of the leader.
-func (c *Controller) AddTo(mgr ctrl.Manager) error {
-	r := &reconciler{Controller: c, reader: mgr.GetAPIReader(),
-		writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes},
-		images: map[olm.Catalog]*image{}, left: apply.Left{Metrics: c.Writes, Events: c.Events, Log: c.Log}}
-	return manager.Registration[olm.Catalog]{Name: "catalogs", Reconciler: r, Queue: &c.queue, Store: c.Store,
-		Changed: c.changed}.AddTo(mgr)
+func (r *Controller) AddTo(mgr ctrl.Manager) error {
+	r.Client, r.reader, r.images = mgr.GetClient(), mgr.GetAPIReader(), map[olm.Catalog]*image{}
+	return manager.Registration[olm.Catalog]{Name: "catalogs", Reconciler: r, Queue: &r.queue, Store: r.Store,
+		Changed: r.changed}.AddTo(mgr)
 }
 
 // changed enqueues the catalogs that policies in the changed namespaces ask about. Namespaces that are judged by
 // catalogs are changed by every change of a catalog, its pods and its record.
-func (c *Controller) changed(change *snapshot.Change) {
+func (r *Controller) changed(change *snapshot.Change) {
 	for _, name := range change.Namespaces {
-		c.queue.Add(fair.Rows(change.Snapshot.Namespace(name).RecordedCatalogs())...)
+		r.queue.Add(fair.Rows(change.Snapshot.Namespace(name).RecordedCatalogs())...)
 	}
-	if c.full.Load() {
+	if r.full.Load() {
 		kept, _ := wanted(change.Snapshot)
-		c.queue.Add(kept...)
+		r.queue.Add(kept...)
 	}
 }
 
@@ -107,18 +111,9 @@ type image struct {
 	packages []string
 }
 
-// reconciler has one worker.
-type reconciler struct {
-	*Controller
-	reader client.Reader
-	writer apply.Writer
-	images map[olm.Catalog]*image
-	left   apply.Left
-}
-
 // Reconcile compares the image that a catalog runs with the last one that is recorded, when the package server has had
 // the time to follow.
-func (r *reconciler) Reconcile(ctx context.Context, of olm.Catalog) (ctrl.Result, error) {
+func (r *Controller) Reconcile(ctx context.Context, of olm.Catalog) (ctrl.Result, error) {
 	digest := r.running(of)
 	if digest == "" {
 		delete(r.images, of)
@@ -153,11 +148,11 @@ func (r *reconciler) Reconcile(ctx context.Context, of olm.Catalog) (ctrl.Result
 }
 
 // running returns the digest of the image that a catalog runs; "" if no policy asks about it, or it is not known.
-func (r *reconciler) running(of olm.Catalog) string {
+func (r *Controller) running(of olm.Catalog) string {
 	s := r.Store.Load()
 	kept, left := wanted(s)
 	r.full.Store(len(left) > 0)
-	r.left.Set("catalogs", "", left)
+	r.Full("catalogs", "", left)
 	if !slices.Contains(kept, of) {
 		return ""
 	}
@@ -167,18 +162,18 @@ func (r *reconciler) running(of olm.Catalog) string {
 
 // aged returns the packages of a catalog of which policies hold young versions, as far as there is room, with a policy
 // of each.
-func (r *reconciler) aged(of olm.Catalog) []fair.Claim[string] {
+func (r *Controller) aged(of olm.Catalog) []fair.Claim[string] {
 	var packages []fair.Claim[string]
 	for ns := range r.Store.Load().All() {
 		packages = append(packages, ns.AgedPackages(of)...)
 	}
 	packages, left := fair.Within(packages, catalog.MaxSeenPackages)
-	r.left.Set("packages", of.Namespace+"/"+of.Name, left)
+	r.Full("packages", of.Namespace+"/"+of.Name, left)
 	return packages
 }
 
 // compare lists the packages of a catalog, and records what its image changed, and which versions some packages have.
-func (r *reconciler) compare(ctx context.Context, of olm.Catalog, digest string,
+func (r *Controller) compare(ctx context.Context, of olm.Catalog, digest string,
 	packages []fair.Claim[string]) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -205,14 +200,14 @@ func (r *reconciler) compare(ctx context.Context, of olm.Catalog, digest string,
 
 // offered lists the newest versions of all packages of a catalog, and all versions of some. The package server serves
 // those of a catalog in the namespace of the catalog.
-func (r *reconciler) offered(ctx context.Context, of olm.Catalog, packages []fair.Claim[string],
+func (r *Controller) offered(ctx context.Context, of olm.Catalog, packages []fair.Claim[string],
 ) (catalog.Offered, error) {
 	heads, all, whose := catalog.Heads{}, map[string][]string{}, map[string]fair.Origin{}
 	for _, c := range packages {
 		whose[c.Row] = c.Origin
 	}
 	selector := labels.Set{"catalog": of.Name, "catalog-namespace": of.Namespace}.AsSelectorPreValidated().String()
-	err := r.Client.Each(ctx, olm.PackageManifests, stream.Selection{Namespace: of.Namespace, Labels: selector},
+	err := r.Streams.Each(ctx, olm.PackageManifests, stream.Selection{Namespace: of.Namespace, Labels: selector},
 		maxBytes, func(raw []byte) error {
 			name, found := catalog.DecodeHeads(raw, of)
 			if name != "" {
@@ -230,4 +225,84 @@ func (r *reconciler) offered(ctx context.Context, of olm.Catalog, packages []fai
 		err = errors.New("the package server does not know any yet")
 	}
 	return catalog.Offered{Heads: heads, Names: all, For: whose, At: r.Now()}, err
+}
+
+// maxRecords bounds the text of all records, in bytes, below what the API server accepts. It is shared by the namespaces
+// of the policies that ask about the catalogs.
+const maxRecords = 900 << 10
+
+// share deletes the records of catalogs that are gone, and those that have no room, and returns what the latter are for.
+// What no policy asks about counts as of the namespace that the catalog is in. While policies are not completed from
+// cluster state, which catalogs they ask about is not known, and none is gone.
+func share(data map[string]string, asking []fair.Claim[olm.Catalog], in *snapshot.Snapshot) []fair.Origin {
+	incomplete := false
+	for ns := range in.All() {
+		incomplete = incomplete || slices.ContainsFunc(ns.Policies(), func(p *operatorpolicy.Policy) bool { return p.Incomplete })
+	}
+	var claims []fair.Claim[string]
+	claimed := map[string]bool{}
+	for _, c := range asking {
+		if key := catalog.RecordKey(c.Row); data[key] != "" {
+			claimed[key] = true
+			claims = append(claims, fair.Claim[string]{Origin: c.Origin, Row: key, Weight: len(data[key])})
+		}
+	}
+	for key, text := range data {
+		namespace, name, _ := strings.Cut(key, ".")
+		if !claimed[key] && (incomplete || in.Facts().Catalogs[olm.Catalog{Namespace: namespace, Name: name}] != nil) {
+			claims = append(claims, fair.Claim[string]{Origin: fair.Origin{Namespace: namespace, Name: name}, Row: key,
+				Weight: len(text)})
+		}
+	}
+	kept, left := fair.Within(claims, maxRecords)
+	maps.DeleteFunc(data, func(key, _ string) bool { return !slices.Contains(fair.Rows(kept), key) })
+	return left
+}
+
+// record records what an image of a catalog offers, in the ConfigMap with the records of catalogs, and returns what the
+// image changed; nil if the record says so already. A record that cannot be read is not replaced: a jump would be
+// forgotten.
+func (r *Controller) record(ctx context.Context, of olm.Catalog, digest string, offered catalog.Offered, s *snapshot.Snapshot,
+) (*catalog.Poll, error) {
+	key := catalog.RecordKey(of)
+	if key == "" {
+		return nil, errors.New("the names of the catalog are too long for a record")
+	}
+	stored := &corev1.ConfigMap{}
+	err := r.reader.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: catalog.RecordsName}, stored)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read ConfigMap %s/%s: %w", r.Namespace, catalog.RecordsName, err)
+	}
+	var before *catalog.Record
+	if text := stored.Data[key]; text != "" {
+		if before, err = catalog.DecodeRecord(text); err != nil {
+			return nil, err
+		}
+	}
+	on := catalog.Platform{Kubernetes: s.Facts().Version, OpenShift: s.Facts().OpenShift}
+	next, err := before.Next(of, digest, offered, on)
+	r.Full("versions", of.Namespace+"/"+of.Name, next.Left)
+	if err != nil || !next.Changed {
+		return nil, err
+	}
+	if stored.Data == nil {
+		stored.Data = map[string]string{}
+	}
+	stored.Data[key] = next.Text
+	r.Full("records", "", share(stored.Data, asking(s), s))
+	if stored.ResourceVersion == "" { // there is none yet
+		stored.ObjectMeta = metav1.ObjectMeta{Namespace: r.Namespace, Name: catalog.RecordsName,
+			Labels: map[string]string{metakey.ManagedBy: owned.ManagedBy}}
+	}
+	if err := r.Writer.Put(ctx, stored); err != nil { // after a conflict everything is read again
+		return nil, fmt.Errorf("write ConfigMap %s/%s: %w", r.Namespace, catalog.RecordsName, err)
+	}
+	if stored.Data[key] == "" {
+		return nil, nil //nolint:nilnil // it has no room
+	}
+	after, err := catalog.DecodeRecord(next.Text)
+	if err != nil {
+		return nil, err
+	}
+	return &after.Polls[len(after.Polls)-1], nil
 }

@@ -129,7 +129,7 @@ func cluster(t *testing.T, image string) *snapshot.Snapshot {
 }
 
 // leader returns a reconciler of a new leader.
-func leader(t *testing.T, s *server, now *time.Time) *reconciler {
+func leader(t *testing.T, s *server, now *time.Time) *Controller {
 	t.Helper()
 	web := httptest.NewServer(s)
 	t.Cleanup(web.Close)
@@ -149,15 +149,14 @@ func leader(t *testing.T, s *server, now *time.Time) *reconciler {
 		t.Fatal(err)
 	}
 	writes := apply.NewMetrics(prometheus.NewRegistry())
-	c := &Controller{Store: snapshot.NewStore(cluster(t, firstImage)), Client: streams, Namespace: "opgate-system",
-		Writes: writes, Log: testr.New(t),
-		Now: func() time.Time { return *now }}
-	return &reconciler{Controller: c, reader: direct, writer: apply.Writer{Client: direct, Metrics: writes},
-		images: map[olm.Catalog]*image{}, left: apply.Left{Metrics: writes, Log: testr.New(t)}}
+	r := &Controller{Shared: apply.Shared{Log: testr.New(t), Now: func() time.Time { return *now },
+		Writer: apply.Writer{Client: direct, Store: snapshot.NewStore(cluster(t, firstImage)), Metrics: writes}},
+		Streams: streams, Namespace: "opgate-system", reader: direct, images: map[olm.Catalog]*image{}}
+	return r
 }
 
 // runs makes the catalog run another image.
-func (r *reconciler) runs(t *testing.T, image string) {
+func (r *Controller) runs(t *testing.T, image string) {
 	t.Helper()
 	r.Store = snapshot.NewStore(cluster(t, image))
 }
@@ -213,7 +212,7 @@ func TestJumpIsRecorded(t *testing.T) {
 // cannot be read.
 func TestNothingIsRecorded(t *testing.T) {
 	now := time.Unix(0, 0)
-	settle := func(r *reconciler) error {
+	settle := func(r *Controller) error {
 		if _, err := r.Reconcile(t.Context(), vendor); err != nil {
 			return err
 		}

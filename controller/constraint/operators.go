@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,9 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	kjson "sigs.k8s.io/json"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/constraint/virtual"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -46,7 +50,7 @@ func written(csv *olm.CSV) *unstructured.Unstructured {
 
 // reconcileOperators brings the virtual operators of a namespace to the desired state. It leaves them unchanged until
 // the cluster version is known, since they contain the version of Kubernetes.
-func (r *reconciler) reconcileOperators(
+func (r *Controller) reconcileOperators(
 	ctx context.Context, current *snapshot.Snapshot, name string, ns *state.Namespace,
 ) error {
 	if current.Facts().Version == "" {
@@ -86,9 +90,9 @@ func (r *reconciler) reconcileOperators(
 
 // write carries out one action and waits until the snapshot shows it. Otherwise reason says why the object could not be
 // written.
-func (r *reconciler) write(ctx context.Context, a virtual.Action) (reason string, err error) {
+func (r *Controller) write(ctx context.Context, a virtual.Action) (reason string, err error) {
 	object, verb := cmp.Or(a.Object, a.Live), apply.Verb(a.Live, a.Object)
-	err = r.writer.Do(ctx, a.Live, a.Object)
+	err = r.Writer.Do(ctx, a.Live, a.Object)
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return nameTaken, nil
@@ -100,5 +104,67 @@ func (r *reconciler) write(ctx context.Context, a virtual.Action) (reason string
 	}
 	log.FromContext(ctx).Info("virtual operator written", "verb", verb, "constraint", a.Constraint,
 		"namespace", object.GetNamespace(), "name", object.GetName())
-	return "", r.writer.Done(ctx, a.Live, a.Object)
+	return "", r.Writer.Done(ctx, a.Live, a.Object)
+}
+
+// wanted caches the virtual operators that the Constraints of a snapshot require. They are built once for all
+// namespaces, and rebuilt only for Constraints that changed. The zero value is ready for use.
+type wanted struct {
+	// missing is why no virtual operator may be written; empty if it may.
+	missing   string
+	mu        sync.Mutex
+	current   *snapshot.Snapshot
+	automatic []olm.Property
+	made      map[string]madeOperator // by Constraint
+	operators []*virtual.Operator
+}
+
+// madeOperator is a virtual operator, nil if the Constraint requires none, and what it was built from.
+type madeOperator struct {
+	object     *constraintv1.Constraint
+	definition *constraint.Definition
+	operator   *virtual.Operator
+}
+
+// by returns the virtual operators that the Constraints of a snapshot require, sorted by Constraint.
+func (w *wanted) by(current *snapshot.Snapshot) []*virtual.Operator {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.current == current {
+		return w.operators
+	}
+	automatic := virtual.Automatic(current.Constraints())
+	last := w.made
+	if !reflect.DeepEqual(automatic, w.automatic) {
+		last = nil
+	}
+	w.current, w.automatic, w.made, w.operators = current, automatic, map[string]madeOperator{}, nil
+	for _, object := range current.ConstraintObjects() {
+		_, definition := find(current, object.Name)
+		if definition == nil {
+			continue
+		}
+		m := last[object.Name]
+		if m.object != object || m.definition != definition {
+			m = madeOperator{object, definition, virtual.Of(object, definition, automatic)}
+			if m.operator != nil && m.operator.Problem == nil && w.missing != "" {
+				m.operator.Problem = &virtual.Problem{Reason: virtual.ReasonNotGranted, Message: w.missing}
+			}
+		}
+		w.made[object.Name] = m
+		if m.operator != nil {
+			w.operators = append(w.operators, m.operator)
+		}
+	}
+	return w.operators
+}
+
+// of returns the virtual operator that one Constraint requires, nil if it requires none.
+func (w *wanted) of(current *snapshot.Snapshot, name string) *virtual.Operator {
+	for _, o := range w.by(current) {
+		if o.Constraint == name {
+			return o
+		}
+	}
+	return nil
 }

@@ -1,17 +1,42 @@
+// Package escape detects ClusterServiceVersions that OLM wrote while no replica of Opgate answered, and that admission
+// would have refused. Their webhook has failurePolicy Ignore, since OLM fails a plan permanently when one of its steps
+// fails for a minute.
+//
+// The start of an outage is known from the Lease of the background loop, which the leader renews every two seconds and
+// which only Opgate may write. What was created between the last renewal by another process and shortly after the start
+// of this one is judged once, by the rules of admission (rules.JudgeEscape). Refused ones are recorded in an annotation
+// of the Lease, so that they are still handled after another restart.
 package escape
 
 import (
+	"context"
+	"encoding/json"
+	"reflect"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/manager"
 	"github.com/opgate/opgate/internal/events"
+	"github.com/opgate/opgate/internal/fair"
+	"github.com/opgate/opgate/internal/metakey"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -26,55 +51,292 @@ const (
 
 // Controller detects escapes on the leader. All fields are required unless they have a default.
 type Controller struct {
-	// Store provides the snapshot that admission judges by.
-	Store *snapshot.Store
+	apply.Shared
 	// Records are the known escapes.
 	Records *Records
 	// ExcludedNamespaces are those that the webhook configurations exclude.
 	ExcludedNamespaces []string
-	// Writes count the writes. Required.
-	Writes *apply.Metrics
-	// Events records what was found, on ClusterServiceVersions. Default: nothing is recorded.
-	Events *events.Recorder
 	// Changed is called with the namespace of an escape that was found, or that is resolved.
 	Changed func(namespace string)
-	// Log receives writes at V(0). Default: none.
-	Log logr.Logger
-	// Now is the clock.
-	Now func() time.Time
 
 	queue manager.Queue[types.NamespacedName]
 	// started returns when this process had its first snapshot, which is the time of the first call.
 	started func() time.Time
+	// reader reads complete ClusterServiceVersions.
+	reader client.Reader
+	// outage returns the time since when no replica may have answered reviews; zero if none ever did.
+	outage func() time.Time
+	// judged are the candidates that were judged. There is one worker.
+	judged map[types.UID]bool
 }
 
 // AddTo adds the controller to the manager of the leader.
 func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	c.started = sync.OnceValue(c.Now)
 	c.Store.Subscribe(func(*snapshot.Change) { c.started() })
-	r := &reconciler{Controller: c, reader: mgr.GetAPIReader(),
-		outage: c.Records.lease.LastRenewal, judged: map[types.UID]bool{}}
+	c.reader, c.outage, c.judged = mgr.GetAPIReader(), c.Records.lease.LastRenewal, map[types.UID]bool{}
 	return manager.Registration[types.NamespacedName]{
 		Name:       "escape",
-		Reconciler: r,
+		Reconciler: c,
 		Queue:      &c.queue,
 		Store:      c.Store,
-		Changed:    r.changed,
+		Changed:    c.changed,
 	}.AddTo(mgr)
 }
 
 // changed enqueues the escapes, and the candidates, in namespaces that changed, and all escapes if Constraints changed.
-func (r *reconciler) changed(change *snapshot.Change) {
+func (c *Controller) changed(change *snapshot.Change) {
 	for _, name := range change.Namespaces {
 		for _, o := range change.Snapshot.Objects(snapshot.ClusterServiceVersions, snapshot.InNamespace(name)) {
-			if r.candidate(o) {
-				r.queue.Add(o.Key())
+			if c.candidate(o) {
+				c.queue.Add(o.Key())
 			}
 		}
 	}
-	for _, one := range *r.Records.all.Load() {
+	for _, one := range *c.Records.all.Load() {
 		if _, changed := slices.BinarySearch(change.Namespaces, one.Namespace); changed || change.Constraints {
-			r.queue.Add(one.key())
+			c.queue.Add(one.key())
 		}
 	}
+}
+
+// retryDelay is the requeue delay while the input is not complete.
+const retryDelay = time.Second
+
+// candidate reports whether admission may not have reviewed a ClusterServiceVersion. Creation times have a resolution
+// of seconds.
+func (c *Controller) candidate(o *snapshot.Object) bool {
+	last := c.outage()
+	if last.IsZero() || o.Copied() || slices.Contains(c.ExcludedNamespaces, o.Namespace) {
+		return false
+	}
+	created := o.CreationTimestamp
+	return !created.Time.Before(last.Add(-skew)) && !created.After(c.until())
+}
+
+// until returns the time from which this replica is sure to receive reviews.
+func (c *Controller) until() time.Time { return c.started().Add(settling) }
+
+// Reconcile judges one ClusterServiceVersion.
+func (c *Controller) Reconcile(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
+	old, recorded := c.Records.get(key)
+	current := c.Store.Load()
+	head := current.Find(snapshot.ClusterServiceVersions, key)
+	gone := head == nil || head.DeletionTimestamp != nil
+	if recorded && (gone || head.UID != old.UID) {
+		return reconcile.Result{}, c.store(ctx, record{Namespace: key.Namespace, Name: key.Name})
+	}
+	if gone || !recorded && (!c.candidate(head) || c.judged[head.UID]) {
+		return reconcile.Result{}, nil
+	}
+	ns := current.Namespace(key.Namespace)
+	if !ns.Decidable() {
+		return reconcile.Result{RequeueAfter: retryDelay}, nil
+	}
+	csv, err := c.read(ctx, head)
+	if err != nil || csv == nil {
+		return reconcile.Result{}, err
+	}
+	escapes, known := rules.JudgeEscape(csv, ns)
+	next := record{UID: head.UID, Namespace: key.Namespace, Name: key.Name, Reasons: escapes}
+	switch {
+	case recorded && !known: // its plan was deleted: what it was refused for stays, unless the policy was edited
+		next.Reasons = slices.DeleteFunc(slices.Clone(old.Reasons),
+			func(why rules.Escape) bool { return ns.GenerationOf(why.PolicyRef) != why.Generation })
+	case !recorded && !known && c.Now().Before(c.until()):
+		return reconcile.Result{RequeueAfter: retryDelay}, nil // the snapshot may not have its plan yet
+	case !recorded:
+		c.judged[head.UID] = true
+		next.Reasons = slices.DeleteFunc(next.Reasons,
+			func(why rules.Escape) bool { return !c.before(current, ns, why.PolicyRef, head) })
+	}
+	if reflect.DeepEqual(old, next) || !recorded && len(next.Reasons) == 0 {
+		return reconcile.Result{}, nil
+	}
+	if err := c.store(ctx, next); err != nil || recorded {
+		return reconcile.Result{}, err
+	}
+	c.Log.Info("found an operator that was installed while Opgate was not running and is not allowed",
+		"namespace", key.Namespace, "clusterserviceversion", key.Name, "reasons", next.message())
+	c.Events.Record(events.Event{
+		Regarding: corev1.ObjectReference{APIVersion: olm.V1alpha1.String(), Kind: olm.KindClusterServiceVersion,
+			Namespace: key.Namespace, Name: key.Name, UID: head.UID},
+		Reason: "Escaped", Action: events.Install, Warning: true, Note: next.message(),
+	})
+	return reconcile.Result{}, nil
+}
+
+// store records an escape, or that it is none any more if it has no reasons.
+func (c *Controller) store(ctx context.Context, one record) error {
+	left, err := c.Records.replace(ctx, one)
+	c.Writer.Metrics.Left("escapes", left)
+	c.Writer.Metrics.Wrote(apply.Update, "Lease", err)
+	if err != nil {
+		return err
+	}
+	if len(one.Reasons) == 0 {
+		c.Log.Info("escape is gone, or allowed now", "namespace", one.Namespace, "name", one.Name)
+	}
+	c.Changed(one.Namespace)
+	return nil
+}
+
+// read reads a complete ClusterServiceVersion; nil if it has changed.
+func (c *Controller) read(ctx context.Context, head *snapshot.Object) (*olm.CSV, error) {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(snapshot.ClusterServiceVersions.GroupVersionKind)
+	if err := c.reader.Get(ctx, head.Key(), u); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if u.GetUID() != head.UID {
+		return nil, nil
+	}
+	raw, err := json.Marshal(u.Object)
+	if err != nil {
+		return nil, err
+	}
+	return olm.Decode[olm.CSV](raw)
+}
+
+// before reports whether a policy existed before a ClusterServiceVersion. Creation times have a resolution of seconds:
+// one created in the same second as the policy is not reported.
+func (c *Controller) before(current *snapshot.Snapshot, ns *state.Namespace, by verdict.PolicyRef,
+	csv *snapshot.Object) bool {
+	var created metav1.Time
+	for _, c := range current.ConstraintObjects() {
+		if by.Kind == verdict.KindConstraint && c.Name == by.Name {
+			created = c.CreationTimestamp
+		}
+	}
+	for _, p := range ns.Policies() {
+		if p.Object != nil && p.Ref() == by {
+			created = p.Object.CreationTimestamp
+		}
+	}
+	return !created.IsZero() && created.Before(&csv.CreationTimestamp)
+}
+
+// maxRecords bounds the records in the Lease; further ones are counted and reported until the next restart.
+const maxRecords = 100
+
+// record is one ClusterServiceVersion that admission would have refused.
+type record struct {
+	UID       types.UID      `json:"uid"`
+	Namespace string         `json:"namespace"`
+	Name      string         `json:"name"`
+	Reasons   []rules.Escape `json:"reasons"`
+}
+
+func (r *record) key() types.NamespacedName {
+	return types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
+}
+
+// message joins the reasons.
+func (r *record) message() string {
+	var reasons []string
+	for _, why := range r.Reasons {
+		reasons = append(reasons, why.Message)
+	}
+	return r.Name + " was installed while Opgate was not running, and is not allowed: " + strings.Join(reasons, "; ")
+}
+
+// Records are the ClusterServiceVersions that admission would have refused, as known to the leader. They are stored in
+// the Lease, exported while this replica leads, and safe for concurrent use.
+type Records struct {
+	lease *manager.Lease
+	gauge *prometheus.GaugeVec
+	all   atomic.Pointer[[]record]
+}
+
+// NewRecords returns the records in a Lease, which are read when this replica has acquired it, so that no status is
+// written without them, and registers their metric.
+func NewRecords(lease *manager.Lease, registry prometheus.Registerer, log logr.Logger) *Records {
+	r := &Records{lease: lease, gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_escapes",
+		Help: "Number of ClusterServiceVersions that were installed while Opgate was not running and are not allowed, by kind of what refuses them (policy, constraint)."},
+		[]string{"kind"})}
+	registry.MustRegister(r.gauge)
+	r.all.Store(&[]record{})
+	lease.OnAcquired(func(annotations map[string]string) {
+		var records []record
+		if text := annotations[metakey.UnreviewedInstalls]; text != "" {
+			if err := json.Unmarshal([]byte(text), &records); err != nil {
+				log.Error(err, "records of escapes cannot be read, starting without", "lease", manager.LeaseName,
+					"annotation", metakey.UnreviewedInstalls)
+				records = nil
+			}
+		}
+		r.all.Store(&records)
+		r.export()
+	})
+	return r
+}
+
+// ByConstraint returns the number of ClusterServiceVersions that a Constraint refuses.
+func (r *Records) ByConstraint(name string) int {
+	return len(r.refused(func(by verdict.PolicyRef) bool { return by.Kind == verdict.KindConstraint && by.Name == name }))
+}
+
+// ByPolicy returns one sentence for each that an OperatorPolicy refuses, sorted by name.
+func (r *Records) ByPolicy(namespace, name string) (messages []string) {
+	policy := verdict.PolicyRef{Kind: verdict.KindOperatorPolicy, Namespace: namespace, Name: name}
+	for _, one := range r.refused(func(by verdict.PolicyRef) bool { return by == policy }) {
+		messages = append(messages, one.message())
+	}
+	slices.Sort(messages)
+	return messages
+}
+
+// refused returns the records with only the reasons of some policies and Constraints.
+func (r *Records) refused(by func(verdict.PolicyRef) bool) (some []record) {
+	for _, one := range *r.all.Load() {
+		one.Reasons = slices.DeleteFunc(slices.Clone(one.Reasons), func(why rules.Escape) bool { return !by(why.PolicyRef) })
+		if len(one.Reasons) > 0 {
+			some = append(some, one)
+		}
+	}
+	return some
+}
+
+func (r *Records) get(key types.NamespacedName) (one record, ok bool) {
+	all := *r.all.Load()
+	if i := slices.IndexFunc(all, func(one record) bool { return one.key() == key }); i >= 0 {
+		return all[i], true
+	}
+	return record{}, false
+}
+
+// export sets the metric.
+func (r *Records) export() {
+	for label, kind := range map[string]string{"policy": verdict.KindOperatorPolicy, "constraint": verdict.KindConstraint} {
+		r.gauge.WithLabelValues(label).Set(float64(len(r.refused(func(by verdict.PolicyRef) bool { return by.Kind == kind }))))
+	}
+}
+
+// replace stores a record in place of the one of its ClusterServiceVersion, or none if it has no reasons, and returns for
+// how many the Lease has no room. There is one worker.
+func (r *Records) replace(ctx context.Context, one record) (left int, err error) {
+	all := slices.DeleteFunc(slices.Clone(*r.all.Load()), func(other record) bool { return other.key() == one.key() })
+	if len(one.Reasons) > 0 {
+		all = append(all, one)
+	}
+	claims := make([]fair.Claim[int], len(all))
+	for i := range all {
+		claims[i] = fair.Claim[int]{Origin: fair.Origin{Namespace: all[i].Namespace, Name: all[i].Name}, Row: i, Weight: 1}
+	}
+	kept, out := fair.Within(claims, maxRecords)
+	text, stored := []byte(nil), []record(nil)
+	for _, i := range fair.Rows(kept) {
+		stored = append(stored, all[i])
+	}
+	if len(stored) > 0 {
+		if text, err = json.Marshal(stored); err != nil {
+			return 0, err
+		}
+	}
+	if err := r.lease.Annotate(ctx, metakey.UnreviewedInstalls, string(text)); err != nil {
+		return len(out), err
+	}
+	r.all.Store(&all)
+	r.export()
+	return len(out), nil
 }

@@ -34,9 +34,8 @@ func TestCandidate(t *testing.T) {
 			namespace: "opgate-system"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			controller := &Controller{ExcludedNamespaces: []string{"opgate-system"},
-				started: func() time.Time { return ready }}
-			r := &reconciler{Controller: controller, outage: func() time.Time { return c.renewed }}
+			r := &Controller{ExcludedNamespaces: []string{"opgate-system"},
+				started: func() time.Time { return ready }, outage: func() time.Time { return c.renewed }}
 			raw := fmt.Sprintf(`{"metadata":{"name":"etcd","namespace":%q,"creationTimestamp":%q,"labels":{"olm.copiedFrom":%q}}}`,
 				c.namespace, c.created.Format(time.RFC3339), c.copied)
 			var reader snapshot.Reader

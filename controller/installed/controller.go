@@ -1,3 +1,6 @@
+// Package installed keeps the record of what OLM has installed in each namespace under a policy or a Constraint: one
+// ConfigMap for each namespace, in Opgate's own. Package rules decides what is recorded, and every replica judges by
+// the record; the leader writes it.
 package installed
 
 import (
@@ -5,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,7 +16,7 @@ import (
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/manager"
 	"github.com/opgate/opgate/controller/owned"
-	"github.com/opgate/opgate/internal/events"
+	"github.com/opgate/opgate/internal/fair"
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
@@ -23,16 +25,9 @@ import (
 
 // Controller records what is installed on the leader. All fields are required unless they have a default.
 type Controller struct {
-	// Store provides the snapshot that admission judges by.
-	Store *snapshot.Store
+	apply.Shared
 	// Namespace is Opgate's own, of the ConfigMaps.
 	Namespace string
-	// Writes count the writes.
-	Writes *apply.Metrics
-	// Events records that a record has no room for a policy, on it. Default: nothing is recorded.
-	Events *events.Recorder
-	// Log receives writes at V(1). Default: none.
-	Log logr.Logger
 
 	queue manager.Queue[string]
 }
@@ -42,9 +37,8 @@ const labelInstalled = "installed"
 
 // AddTo adds the controller to the manager of the leader.
 func (c *Controller) AddTo(mgr ctrl.Manager) error {
-	r := &reconciler{Controller: c, writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes},
-		left: apply.Left{Metrics: c.Writes, Events: c.Events, Log: c.Log}}
-	return manager.Registration[string]{Name: "installed", Reconciler: r, Queue: &c.queue, Store: c.Store,
+	c.Client = mgr.GetClient()
+	return manager.Registration[string]{Name: "installed", Reconciler: c, Queue: &c.queue, Store: c.Store,
 		Changed: c.changed,
 		Kinds:   []*snapshot.Kind{snapshot.Records}}.AddTo(mgr)
 }
@@ -63,26 +57,19 @@ func (c *Controller) changed(change *snapshot.Change) {
 	}
 }
 
-// reconciler has one worker.
-type reconciler struct {
-	*Controller
-	writer apply.Writer
-	left   apply.Left
-}
-
 // Reconcile writes the record of a namespace if it differs from what is installed there. Every write applies only to
 // the version of the ConfigMap that was read, so that a former leader overwrites nothing.
-func (r *reconciler) Reconcile(ctx context.Context, namespace string) (ctrl.Result, error) {
-	s := r.Store.Load()
-	key := types.NamespacedName{Namespace: r.Namespace, Name: state.RecordName(namespace)}
+func (c *Controller) Reconcile(ctx context.Context, namespace string) (ctrl.Result, error) {
+	s := c.Store.Load()
+	key := types.NamespacedName{Namespace: c.Namespace, Name: state.RecordName(namespace)}
 	stored := s.Find(snapshot.Records, key)
 	record := next(s, namespace)
 	encoded := record.Encode()
+	var left []fair.Origin
 	if record != nil {
-		r.left.Set("operators", namespace, record.Left)
-	} else {
-		r.left.Set("operators", namespace, nil)
+		left = record.Left
 	}
+	c.Full("operators", namespace, left)
 	if stored == nil && encoded == "" || stored != nil && encoded != "" &&
 		s.Namespace(namespace).Record().Encode() == encoded {
 		return ctrl.Result{}, nil
@@ -95,9 +82,9 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (ctrl.Resu
 	}
 	var err error
 	if encoded == "" {
-		err = r.writer.Delete(ctx, object)
+		err = c.Writer.Delete(ctx, object)
 	} else {
-		err = r.writer.Put(ctx, object)
+		err = c.Writer.Put(ctx, object)
 	}
 	switch {
 	case apply.Outdated(err):
@@ -105,7 +92,7 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (ctrl.Resu
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("write ConfigMap %s: %w", key, err)
 	}
-	r.Log.V(1).Info("recorded what is installed", "namespace", namespace, "ended", encoded == "")
+	c.Log.V(1).Info("recorded what is installed", "namespace", namespace, "ended", encoded == "")
 	return ctrl.Result{}, nil
 }
 

@@ -75,10 +75,8 @@ func TestReconcile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Controller{Store: snapshot.NewStore(nil), Namespace: "opgate-system",
-		Writes: apply.NewMetrics(prometheus.NewRegistry())}
-	r := &reconciler{Controller: c, writer: apply.Writer{Client: api1, Metrics: c.Writes},
-		left: apply.Left{Metrics: c.Writes}}
+	r := &Controller{Shared: apply.Shared{Writer: apply.Writer{Client: api1, Store: snapshot.NewStore(nil),
+		Metrics: apply.NewMetrics(prometheus.NewRegistry())}}, Namespace: "opgate-system"}
 	var build snapshot.Builder
 	put := func(kind *snapshot.Kind, raw string) {
 		r.Store = snapshot.NewStore(build.Put(time.Time{}, (&snapshot.Reader{}).Read(kind, []byte(raw))))

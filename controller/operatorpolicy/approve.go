@@ -3,16 +3,22 @@ package operatorpolicy
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
+	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/backstop"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -42,7 +48,7 @@ type approvals struct {
 
 // approve approves the plans of a namespace that the rules let the loop approve, and returns those, and why each other
 // pending plan is not approved. The metrics receive it, too.
-func (r *reconciler) approve(
+func (r *Controller) approve(
 	ctx context.Context, current *snapshot.Snapshot, ns *state.Namespace, mode rules.UngovernedMode, metrics *judgement,
 ) (*approvals, error) {
 	defer metrics.end()
@@ -74,7 +80,7 @@ func (r *reconciler) approve(
 		default:
 			err := r.confirm(ctx, current, ns, &judged, confirmed)
 			if err == nil {
-				err = r.writer.Approve(ctx, plan)
+				err = r.Writer.Approve(ctx, plan)
 			}
 			switch {
 			case err == nil:
@@ -134,6 +140,152 @@ func consentTexts(consents []verdict.Consent) []string {
 }
 
 // ungoverned returns the mode of the namespace's annotation, else that of the options. An unknown value counts as hold.
-func (r *reconciler) ungoverned(current *snapshot.Snapshot, namespace string) rules.UngovernedMode {
+func (r *Controller) ungoverned(current *snapshot.Snapshot, namespace string) rules.UngovernedMode {
 	return rules.UngovernedIn(current.NamespaceAnnotations(namespace), r.Ungoverned)
+}
+
+const (
+	// holdDelay is how long a plan must be held for the same reason before that is reported: OLM's writes arrive one
+	// after another, and the contents of a plan are read after it, so the first verdicts on a plan often stand for
+	// milliseconds.
+	holdDelay = 500 * time.Millisecond
+	// recordDelay is the delay before a hold that the recorder dropped is recorded again.
+	recordDelay = 30 * time.Second
+)
+
+// hold is a plan that the loop did not approve when it last reconciled its namespace.
+type hold struct {
+	plan   *olm.InstallPlan
+	note   string
+	policy verdict.PolicyRef
+	// since is when it was first held for this reason; reported is set once that is recorded.
+	since    time.Time
+	reported bool
+}
+
+// holdOf returns the hold of a plan that is not approved.
+func holdOf(plan *olm.InstallPlan, judged *rules.Approval) hold {
+	return hold{plan: plan, note: judged.Note(events.MaxNote), policy: judged.Verdict.Policy()}
+}
+
+// hold sets the held plans. Those that are held for the same reason as before keep what is known of them.
+func (n *namespaceState) hold(held []hold, now time.Time) {
+	before := n.held
+	n.held = make(map[types.UID]hold, len(held))
+	for _, next := range held {
+		uid := types.UID(next.plan.Metadata.UID)
+		next.since = now
+		if last, known := before[uid]; known && last.note == next.note {
+			next.since, next.reported = last.since, last.reported
+		}
+		n.held[uid] = next
+	}
+}
+
+// reportHolds records an event on each held plan, once for each reason. After is the delay until it is called again; 0
+// for not before something changes.
+func (r *Controller) reportHolds(namespace string, held []hold) (after time.Duration) {
+	now, state := r.Now(), r.state.namespace(namespace)
+	state.hold(held, now)
+	for uid, one := range state.held {
+		if one.reported {
+			continue
+		}
+		again := holdDelay - now.Sub(one.since)
+		if again <= 0 {
+			one.reported = r.Events.Record(events.Event{Regarding: planReference(one.plan),
+				Related: one.policy.Reference(),
+				Reason:  events.Held, Action: events.Approve, Warning: true, Note: one.note})
+			state.held[uid] = one
+			again = recordDelay
+		}
+		if !one.reported {
+			after = earlier(after, again)
+		}
+	}
+	return after
+}
+
+// reportApproval records an event on a plan that the loop has approved.
+func (r *Controller) reportApproval(plan *olm.InstallPlan, v *verdict.Verdict) {
+	r.Events.Record(events.Event{Regarding: planReference(plan), Reason: events.Approved, Action: events.Approve,
+		Note: v.ApprovalNote("", events.MaxNote)})
+}
+
+func planReference(plan *olm.InstallPlan) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: olm.V1alpha1.String(), Kind: olm.KindInstallPlan,
+		Namespace: plan.Metadata.Namespace,
+		Name:      plan.Metadata.Name, UID: types.UID(plan.Metadata.UID)}
+}
+
+// source is a policy or a Constraint that a plan was judged by.
+type source struct {
+	kind     *snapshot.Kind
+	concerns snapshot.Subject
+	key      types.NamespacedName
+}
+
+// confirm reads the OperatorPolicies and Constraints that a plan was judged by from the API server, those once that are
+// not in confirmed, and returns an error if one is not what the snapshot shows; if it was changed or deleted since, the
+// error is Outdated. A watch that is stalled, or behind, approves nothing.
+func (r *Controller) confirm(
+	ctx context.Context, current *snapshot.Snapshot, ns *state.Namespace, judged *rules.Approval,
+	confirmed map[source]bool,
+) error {
+	for _, s := range sourcesOf(ns, judged) {
+		if confirmed[s] {
+			continue
+		}
+		head := apply.Head(s.kind, s.key)
+		if err := r.reader.Get(ctx, s.key, head); err != nil {
+			return fmt.Errorf("read %s %s: %w", s.kind.Kind, s.key, err)
+		}
+		known := current.Object(s.kind, s.concerns, s.key)
+		if known == nil || known.UID != head.UID || known.ResourceVersion != head.ResourceVersion {
+			resource := s.kind.GroupVersionResource().GroupResource()
+			return apierrors.NewConflict(resource, s.key.Name, errors.New("the watch does not show it yet"))
+		}
+		confirmed[s] = true
+	}
+	return nil
+}
+
+// sourcesOf returns the OperatorPolicies that govern a package of a plan, and the Constraints that apply in its
+// namespace.
+func sourcesOf(ns *state.Namespace, judged *rules.Approval) []source {
+	var all []source
+	for _, p := range ns.Policies() {
+		if slices.ContainsFunc(judged.Verdict.CSVs, func(c verdict.CSV) bool { return c.Package == p.Package }) {
+			key := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+			all = append(all, source{snapshot.OperatorPolicies, snapshot.InNamespace(p.Concerns()), key})
+		}
+	}
+	for _, d := range ns.Constraints().Applicable(ns.ForConstraints()) {
+		all = append(all, source{snapshot.Constraints, snapshot.InCluster(), types.NamespacedName{Name: d.Name}})
+	}
+	return all
+}
+
+const (
+	// backstopLag is how long approvals that the API server itself refuses are retried before that is reported: after a
+	// policy is edited its admission policy is written at the same time as plans are approved, and takes effect within
+	// two seconds.
+	backstopLag = 10 * time.Second
+	// backstopRetry is the requeue delay meanwhile.
+	backstopRetry = 250 * time.Millisecond
+)
+
+// refusedByBackstop reports whether the API server itself refused a write, by the admission policy that policies are
+// compiled to.
+func refusedByBackstop(err error) bool {
+	r := rules.RefusalOf(err)
+	return r != nil && r.Policy == backstop.Name
+}
+
+// lags records a refusal by the API server itself and returns how long there have been any.
+func (n *namespaceState) lags(now time.Time) time.Duration {
+	if n.refused.IsZero() {
+		n.refused = now
+	}
+	return now.Sub(n.refused)
 }

@@ -1,6 +1,7 @@
 package operatorpolicy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -29,18 +31,9 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// reconciler reconciles one namespace at a time.
-type reconciler struct {
-	*Controller
-	writer apply.Writer
-	// reader reads from the API server.
-	reader client.Reader
-	state  loopState
-}
-
 // Reconcile approves what may be approved in a namespace and evaluates its policies. A failure of one policy does not
 // stop the evaluation of the others.
-func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile.Result, error) {
+func (r *Controller) Reconcile(ctx context.Context, namespace string) (reconcile.Result, error) {
 	current := r.Store.Load()
 	ns := current.Namespace(namespace)
 	// One that holds in every namespace is reported once, with those that govern nothing.
@@ -60,7 +53,7 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 		r.Metrics.judge(namespace, current.Built(), r.Now))
 	again := earlier(r.reportHolds(namespace, approvals.held), approvals.after)
 	if len(approvals.done) > 0 {
-		return reconcile.Result{RequeueAfter: again}, errors.Join(err, r.writer.Approved(ctx, approvals.done))
+		return reconcile.Result{RequeueAfter: again}, errors.Join(err, r.Writer.Approved(ctx, approvals.done))
 	}
 	if approvals.stale {
 		return reconcile.Result{RequeueAfter: again}, err
@@ -77,7 +70,7 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 }
 
 // evaluateAll evaluates policies of a namespace.
-func (r *reconciler) evaluateAll(ctx context.Context, current *snapshot.Snapshot, ns *state.Namespace,
+func (r *Controller) evaluateAll(ctx context.Context, current *snapshot.Snapshot, ns *state.Namespace,
 	policies []*operatorpolicy.Policy, approvals map[string]compliance.Approval) (after time.Duration, err error) {
 	namespace := ns.Name()
 	if behind, err := r.behind(ctx, current, ns); behind || err != nil {
@@ -107,7 +100,7 @@ func earlier(a, b time.Duration) time.Duration {
 
 // evaluate evaluates one policy, carries out its actions, and writes the status if it changed. After is the
 // delay until the next evaluation without an event, 0 for never.
-func (r *reconciler) evaluate(
+func (r *Controller) evaluate(
 	ctx context.Context, p *operatorpolicy.Policy, shared *compliance.Input,
 	approvals map[string]compliance.Approval,
 ) (acted bool, after time.Duration, err error) {
@@ -154,7 +147,7 @@ func (r *reconciler) evaluate(
 }
 
 // reportUnreadable reports on a policy that it holds what it may govern, since that, or more of it, cannot be read.
-func (r *reconciler) reportUnreadable(p *operatorpolicy.Policy) {
+func (r *Controller) reportUnreadable(p *operatorpolicy.Policy) {
 	key := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 	stored := r.Store.Load().Object(snapshot.OperatorPolicies, snapshot.InNamespace(p.Concerns()), key)
 	if stored == nil {
@@ -173,12 +166,12 @@ func (r *reconciler) reportUnreadable(p *operatorpolicy.Policy) {
 
 // report sends a compliance event, best effort: the status has the message too, so a failure is only
 // logged.
-func (r *reconciler) report(ctx context.Context, op *policyv1beta2.OperatorPolicy, e compliance.Event) {
+func (r *Controller) report(ctx context.Context, op *policyv1beta2.OperatorPolicy, e compliance.Event) {
 	event := compliance.ComplianceEvent(op, e, r.Identity)
 	if event == nil {
 		return
 	}
-	if err := r.writer.Event(ctx, event); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := r.Writer.Event(ctx, event); err != nil && !apierrors.IsAlreadyExists(err) {
 		log.FromContext(ctx).Error(err, "compliance event not sent", "policy", client.ObjectKeyFromObject(op).String())
 	}
 }
@@ -186,18 +179,129 @@ func (r *reconciler) report(ctx context.Context, op *policyv1beta2.OperatorPolic
 // writeStatus writes a status that differs. One that reports actions that were carried out is written even if the
 // policy has changed since, since no other does. Any other is left to the next evaluation then: a policy that gets
 // another namespace is evaluated in both for a moment, and the status of the one must not replace that of the other.
-func (r *reconciler) writeStatus(
+func (r *Controller) writeStatus(
 	ctx context.Context, p *operatorpolicy.Policy, status policyv1beta2.OperatorPolicyStatus, acted bool,
 ) error {
 	observed := &metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}
 	if !acted {
 		observed.ResourceVersion = p.Object.ResourceVersion
 	}
-	written, err := r.writer.Status(ctx, snapshot.OperatorPolicies, snapshot.InNamespace(p.Concerns()), observed,
+	written, err := r.Writer.Status(ctx, snapshot.OperatorPolicies, snapshot.InNamespace(p.Concerns()), observed,
 		p.Object.Status, status)
 	if written {
 		log.FromContext(ctx).Info("status written", "policy", client.ObjectKeyFromObject(p.Object).String(),
 			"compliant", status.Compliant)
 	}
 	return err
+}
+
+// act carries out the actions of an outcome until one fails, and updates its conditions accordingly. It waits until the
+// snapshot shows each write, so that nothing is done twice.
+func (r *Controller) act(
+	ctx context.Context, op *policyv1beta2.OperatorPolicy, out *compliance.Outcome,
+) (acted bool, err error) {
+	for _, a := range out.Actions {
+		live, object := unstructuredOf(a.Live), unstructuredOf(a.Object).DeepCopy()
+		var subresource []string
+		if a.Status {
+			subresource = []string{"status"}
+		}
+		err := r.Writer.Do(ctx, live, object, subresource...)
+		verb, about := apply.Verb(live, object), cmp.Or(object, live)
+		logger := log.FromContext(ctx).WithValues("policy", client.ObjectKeyFromObject(op), "verb", verb,
+			"kind", about.GetKind(), "namespace", about.GetNamespace(), "name", about.GetName())
+		if err != nil {
+			if reason := apierrors.ReasonForError(err); a.Failed != nil && !outdated(err) && reason != "" {
+				out.Replace(a.Failed(err.Error()))
+			}
+			return acted, fmt.Errorf("%s %s %s/%s for OperatorPolicy %s/%s: %w", verb, about.GetKind(),
+				about.GetNamespace(), about.GetName(), op.Namespace, op.Name, err)
+		}
+		logger.Info("written")
+		acted = true
+		if a.Status {
+			r.Metrics.intervention.Inc()
+		}
+		out.Replace(a.Done.For(about.GetName(), string(about.GetUID())))
+		if err := r.Writer.Done(ctx, live, object); err != nil {
+			return acted, err
+		}
+	}
+	return acted, nil
+}
+
+// unstructuredOf returns an object with this content, nil for none.
+func unstructuredOf(content map[string]any) *unstructured.Unstructured {
+	if content == nil {
+		return nil
+	}
+	return &unstructured.Unstructured{Object: content}
+}
+
+// outdated reports whether an action failed because another client has written the object since it was observed. What
+// is reported of it stays as it was observed, until the next evaluation.
+func outdated(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+
+// observe returns the input that all policies of a namespace share, from a snapshot, without requests to the API server.
+func observe(s *snapshot.Snapshot, namespace string) *compliance.Input {
+	in := &compliance.Input{Namespace: s.Namespace(namespace), Deployments: map[string]compliance.Deployment{},
+		CatalogSource: func(c olm.Catalog) *olm.CatalogSource { return catalogSource(s, c) }}
+	if namespace == "" {
+		return in
+	}
+	for _, o := range s.Objects(snapshot.Deployments, snapshot.InNamespace(namespace)) {
+		d := o.Deployment()
+		in.Deployments[o.Name] = compliance.Deployment{ObjectMeta: o.Metadata(), Available: d.Available,
+			Stalled: d.Stalled}
+	}
+	for o := range s.AllObjects(snapshot.CatalogSources) {
+		in.Catalogs = append(in.Catalogs, olm.Catalog{Namespace: o.Namespace, Name: o.Name})
+	}
+	slices.SortFunc(in.Catalogs, func(a, b olm.Catalog) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return in
+}
+
+// crds returns the CustomResourceDefinitions that OLM labelled as an operator's, sorted by name.
+func crds(s *snapshot.Snapshot, pkg, namespace string) []compliance.CRD {
+	var found []compliance.CRD
+	for o := range s.AllObjects(snapshot.CustomResourceDefinitions) {
+		if d := o.Definition(); belongs(d, pkg, namespace) {
+			crd := compliance.CRD{ObjectMeta: d.Metadata, Operators: d.Operators}
+			crd.ResourceVersion = o.ResourceVersion
+			found = append(found, crd)
+		}
+	}
+	slices.SortFunc(found, func(a, b compliance.CRD) int { return cmp.Compare(a.Name, b.Name) })
+	return found
+}
+
+// migrated returns what shows that OLM v1 manages an operator, sorted by kind and name.
+func migrated(s *snapshot.Snapshot, pkg, namespace string) []*olm.Migrated {
+	var found []*olm.Migrated
+	for _, kind := range extensionKinds {
+		for o := range s.AllObjects(kind) {
+			if m := o.Migrated(); m != nil && m.Of(pkg, namespace) {
+				found = append(found, m)
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b *olm.Migrated) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	return found
+}
+
+// belongs reports whether OLM has labelled a CustomResourceDefinition as an operator's.
+func belongs(d *snapshot.Definition, pkg, namespace string) bool {
+	return d != nil && len(d.Operators) > 0 && slices.Contains(d.Operators, compliance.OperatorLabel(pkg, namespace))
+}
+
+// catalogSource returns a CatalogSource, or nil.
+func catalogSource(s *snapshot.Snapshot, c olm.Catalog) *olm.CatalogSource {
+	if o := s.Find(snapshot.CatalogSources, types.NamespacedName{Namespace: c.Namespace, Name: c.Name}); o != nil {
+		return o.CatalogSource()
+	}
+	return nil
 }

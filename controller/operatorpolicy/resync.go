@@ -4,12 +4,18 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
+	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/operatorpolicy"
@@ -56,7 +62,7 @@ func (p *pendingResync) due(failing bool, now time.Time) (due bool, after time.D
 
 // resync makes OLM resolve again if it has no plan, and repeat a plan that an outage of Opgate has failed. It returns
 // the delay until the namespace is reconciled again without an event, 0 for never.
-func (r *reconciler) resync(
+func (r *Controller) resync(
 	ctx context.Context, namespace string, ns *state.Namespace, w *compliance.Input,
 ) (after time.Duration, err error) {
 	noted := r.state.namespace(namespace)
@@ -85,19 +91,19 @@ func (r *reconciler) resync(
 }
 
 // repair makes OLM work on a Subscription again.
-func (r *reconciler) repair(ctx context.Context, sub *olm.Subscription, ns *state.Namespace, now time.Time) error {
+func (r *Controller) repair(ctx context.Context, sub *olm.Subscription, ns *state.Namespace, now time.Time) error {
 	if plan := interrupted(sub, ns); plan != nil {
 		// As OLM does when the rights of the account change.
-		return r.writer.Patch(ctx, apply.Version(snapshot.InstallPlans, &plan.Metadata),
+		return r.Writer.Patch(ctx, apply.Version(snapshot.InstallPlans, &plan.Metadata),
 			map[string]any{"status": map[string]any{"phase": olm.PhaseInstalling}}, "status")
 	}
 	if rules.Dangling(sub, ns) {
 		// As OLM does, unless the plan was deleted before OLM had set a condition for it.
-		return r.writer.Patch(ctx, apply.Version(snapshot.Subscriptions, &sub.Metadata), map[string]any{
+		return r.Writer.Patch(ctx, apply.Version(snapshot.Subscriptions, &sub.Metadata), map[string]any{
 			"status": map[string]any{"installPlanRef": nil, "installplan": nil, "currentCSV": nil, "state": nil,
 				"lastUpdated": now.UTC().Format(time.RFC3339)}}, "status")
 	}
-	return r.writer.Resync(ctx, sub, now)
+	return r.Writer.Resync(ctx, sub, now)
 }
 
 // refused reports whether OLM could not write the plan for a Subscription.
@@ -109,8 +115,160 @@ func refused(s *olm.Subscription) bool {
 // interrupted returns the plan of a Subscription if an outage of Opgate has failed it, else nil. Earlier plans are
 // outdated.
 func interrupted(s *olm.Subscription, ns *state.Namespace) *olm.InstallPlan {
-	if plan := planNamed(ns, s.Status.InstallPlan.Name); plan != nil && rules.Interrupted(plan) {
+	if plan := compliance.PlanNamed(ns, s.Status.InstallPlan.Name); plan != nil && rules.Interrupted(plan) {
 		return plan
 	}
 	return nil
+}
+
+// catalogLag is how long PackageManifests may lack a version of which OLM has made a plan.
+const catalogLag = time.Minute
+
+// removalDelay is how long a plan stays that OLM has made again after it was deleted, and mostRemovalDelay at most: OLM
+// may have made it from a cache that was late, or will make it again and again. It doubles with each deletion.
+const removalDelay, mostRemovalDelay = time.Minute, time.Hour
+
+// removal is the stale plans of a namespace that were deleted for one generation of each Subscription, by their
+// ClusterServiceVersions. It is in memory: after a restart at most one more plan of each namespace is deleted at once,
+// which OLM makes again within seconds.
+type removal struct {
+	subscriptions string
+	deleted       map[string]deletion
+}
+
+// deletion is when a plan was deleted last, and how long the same one stays after that.
+type deletion struct {
+	at    time.Time
+	delay time.Duration
+}
+
+// wait returns how long a plan stays, since one with these ClusterServiceVersions was deleted after the Subscriptions
+// changed last.
+func (m *removal) wait(current *snapshot.Snapshot, plan *olm.InstallPlan, now time.Time) time.Duration {
+	subscriptions := ""
+	for _, o := range current.Objects(snapshot.Subscriptions, snapshot.InNamespace(plan.Metadata.Namespace)) {
+		subscriptions += fmt.Sprintf("%s %d\n", o.UID, o.Generation)
+	}
+	if m.subscriptions != subscriptions || m.deleted == nil {
+		*m = removal{subscriptions: subscriptions, deleted: map[string]deletion{}}
+	}
+	last := m.deleted[versionsOf(plan)]
+	return max(0, last.at.Add(last.delay).Sub(now))
+}
+
+// done records that a plan was deleted, after wait.
+func (m *removal) done(plan *olm.InstallPlan, now time.Time) {
+	delay := min(max(removalDelay, 2*m.deleted[versionsOf(plan)].delay), mostRemovalDelay)
+	m.deleted[versionsOf(plan)] = deletion{now, delay}
+}
+
+func versionsOf(plan *olm.InstallPlan) string {
+	return strings.Join(slices.Sorted(slices.Values(plan.Spec.CSVNames)), " ")
+}
+
+// removeStale deletes a plan that is not approved and cannot be what its Subscriptions ask for any more, since OLM
+// resolves nothing new while it waits. For a plan that stays it returns the sentence for the status, and the delay
+// until it may be deleted.
+func (r *Controller) removeStale(ctx context.Context, ns *state.Namespace, plan *olm.InstallPlan) (
+	removed bool, stays string, after time.Duration, err error) {
+	in := rules.StaleInput{Plan: plan, Namespace: ns, Packages: r.Packages.Version, CatalogsCurrent: true}
+	why := rules.Stale(in)
+	if why == "" {
+		return false, "", 0, nil
+	}
+	created, _ := time.Parse(time.RFC3339, plan.Metadata.CreationTimestamp)
+	if wait := created.Add(catalogLag).Sub(r.Now()); wait > 0 {
+		if in.CatalogsCurrent = false; rules.Stale(in) == "" {
+			return false, "", wait, nil
+		}
+	}
+	key := types.NamespacedName{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name}
+	head := apply.Head(snapshot.InstallPlans, key)
+	stays = rules.StaleAdvice(plan, why)
+	deleted := &r.state.namespace(key.Namespace).removed
+	switch err := r.reader.Get(ctx, key, head); {
+	case apply.Outdated(err):
+		return true, "", 0, nil
+	case err != nil:
+		return false, stays, 0, fmt.Errorf("read InstallPlan %s: %w", key, err)
+	case !ownedBySubscription(head, ns):
+		return false, stays + "; it is not deleted, since its owners do not show that OLM made it", 0, nil
+	}
+	if after := deleted.wait(r.Store.Load(), plan, r.Now()); after > 0 {
+		return false, stays + "; it was deleted, and OLM has made the same one again; it is deleted again within an hour",
+			after, nil
+	}
+	object := &unstructured.Unstructured{Object: plan.Metadata.Reference(olm.InstallPlanGVK)}
+	switch err := r.Writer.Delete(ctx, object); {
+	case apply.Outdated(err):
+		return true, "", 0, nil
+	case err != nil:
+		return false, stays, 0, fmt.Errorf("delete stale InstallPlan %s: %w", key, err)
+	}
+	deleted.done(plan, r.Now())
+	r.Events.Record(events.Event{Regarding: planReference(plan), Reason: events.Stale, Action: events.Delete,
+		Note: "deleted, so that OLM plans again: " + why})
+	log.FromContext(ctx).Info("stale plan deleted", "namespace", plan.Metadata.Namespace, "name", plan.Metadata.Name,
+		"csvs", plan.Spec.CSVNames, "reason", why)
+	return true, "", 0, r.Writer.Done(ctx, object, nil)
+}
+
+// ownedBySubscription reports whether a plan has owners as OLM sets them. In a namespace that is judged only OLM
+// creates plans.
+func ownedBySubscription(plan *metav1.PartialObjectMetadata, ns *state.Namespace) bool {
+	return slices.ContainsFunc(plan.OwnerReferences, func(o metav1.OwnerReference) bool {
+		return slices.ContainsFunc(ns.Subscriptions(),
+			func(s *olm.Subscription) bool { return string(o.UID) == s.Metadata.UID })
+	})
+}
+
+// OLM writes a plan, then its status, and last the Subscription's reference to it. Each arrives by a separate watch,
+// and so not always in that order. If policies were evaluated before the plan is known, a plan that is about to be
+// approved would be reported as missing, or as not going to be approved. If a plan is missing, the API server is asked
+// whether it exists.
+
+// behind reports whether the API server has a newer state of a plan that a Subscription refers to than the snapshot:
+// its event will enqueue the namespace.
+func (r *Controller) behind(ctx context.Context, s *snapshot.Snapshot, ns *state.Namespace) (bool, error) {
+	var plans []types.NamespacedName
+	missing := ""
+	for _, sub := range ns.Subscriptions() {
+		key := types.NamespacedName{Namespace: ns.Name(), Name: sub.Status.InstallPlan.Name}
+		if key.Name != "" && !written(ns, key.Name) {
+			plans = append(plans, key)
+			missing += sub.Metadata.UID + " " + sub.Metadata.ResourceVersion + " "
+			if known := s.Find(snapshot.InstallPlans, key); known != nil {
+				missing += known.ResourceVersion + " "
+			}
+		}
+	}
+	state := r.state.namespace(ns.Name())
+	if missing == "" || state.asked == missing {
+		state.asked = missing
+		return false, nil
+	}
+	state.asked = missing
+	for _, key := range plans {
+		now := apply.Head(snapshot.InstallPlans, key)
+		err := r.reader.Get(ctx, key, now)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		known := s.Find(snapshot.InstallPlans, key)
+		if err == nil && known != nil && !snapshot.Older(known.ResourceVersion, now.GetResourceVersion()) {
+			continue // OLM has not written more
+		}
+		state.asked = "" // until the plan is known, the answer stays the same
+		if err != nil {
+			return false, fmt.Errorf("read InstallPlan %s: %w", key, err)
+		}
+		return true, nil
+	}
+	return false, nil
+}
+
+// written reports whether OLM has written a plan in full.
+func written(ns *state.Namespace, name string) bool {
+	plan := compliance.PlanNamed(ns, name)
+	return plan != nil && plan.Status.Phase != ""
 }

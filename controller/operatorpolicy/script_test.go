@@ -288,7 +288,6 @@ func addTo(
 	if err != nil {
 		return err
 	}
-	writes := apply.NewMetrics(registry)
 	feed := snapshot.NewFeed(snapshot.FeedOptions{Client: streams, Store: store, Namespace: ownNamespace,
 		Log: logr.Discard(),
 		Now: time.Now, MaxStaleness: 10 * time.Second})
@@ -301,12 +300,13 @@ func addTo(
 	feed.Completer, feed.Packages = resolver, packages
 	feed.SetCluster(facts.Cluster{Version: "1.37.2"})
 	feed.Lead()
-	loop := &operatorpolicy.Controller{Store: store, Packages: packages, Log: logr.Discard(),
-		Metrics: operatorpolicy.NewMetrics(registry, registry), Writes: writes, Now: now,
+	writer := apply.Writer{Store: store, Metrics: apply.NewMetrics(registry)}
+	loop := &operatorpolicy.Controller{Shared: apply.Shared{Writer: writer, Log: logr.Discard(), Now: now},
+		Packages: packages, Metrics: operatorpolicy.NewMetrics(registry, registry),
 		Key:        func() []byte { return []byte("key") },
 		Ungoverned: rules.ApproveUngoverned, HistoryLength: 10, Escaped: func(string, string) []string { return nil }}
-	compared := &catalogs.Controller{Store: store, Client: streams, Namespace: ownNamespace, Writes: writes,
-		Log: logr.Discard(), Now: time.Now}
+	compared := &catalogs.Controller{Shared: apply.Shared{Writer: writer, Log: logr.Discard(), Now: time.Now},
+		Streams: streams, Namespace: ownNamespace}
 	for _, r := range []manager.Runnable{packages, resolver, feed} {
 		if err := mgr.Add(r); err != nil {
 			return err

@@ -95,7 +95,7 @@ func (w *watched) define(ctx context.Context, t *testing.T, config *rest.Config)
 	}
 	kind, reader := snapshot.CustomResourceDefinitions, snapshot.Reader{}
 	read := func(raw []byte) (runtime.Object, error) { return reader.Read(kind, raw), nil }
-	informer := cache.NewSharedIndexInformer(client.ListerWatcher(kind.GroupVersionResource(), read),
+	informer := cache.NewSharedIndexInformer(client.Selecting(kind.GroupVersionResource(), "", "", read, nil),
 		&snapshot.Object{}, 0, cache.Indexers{})
 	handled, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { w.Define(nil, obj.(*snapshot.Object)) },

@@ -1,3 +1,9 @@
+// Package events sends Kubernetes events on the objects that Opgate decides about. Recording never blocks and never
+// calls out, so that the request path may do it; sending is asynchronous and best effort. An event is sent once for
+// each reason, not for each time that the same reason is given, and nothing is sent at rest.
+//
+// It sends through the sink of k8s.io/client-go/tools/events, without the broadcaster of that package, for reasons in
+// docs/decisions/2026-11-22-events.md.
 package events
 
 import (
@@ -112,5 +118,18 @@ func (e *Event) object(id digest, instance string, now time.Time) *eventsv1.Even
 		Related:             e.Related,
 		Note:                text.Truncate(e.Note, MaxNote),
 		Type:                kind,
+	}
+}
+
+// Exceptions records an event on a policy or a Constraint for each of its exceptions that ends soon or has ended. Each
+// is a clause.
+func (r *Recorder) Exceptions(regarding corev1.ObjectReference, ending, ended []string) {
+	for _, part := range []struct {
+		reason string
+		notes  []string
+	}{{ExceptionEndsSoon, ending}, {ExceptionEnded, ended}} {
+		for _, note := range part.notes {
+			r.Record(Event{Regarding: regarding, Reason: part.reason, Action: Update, Warning: true, Note: note})
+		}
 	}
 }

@@ -77,17 +77,17 @@ func TestO77OneRow(t *testing.T) {
 
 // cuts are the places in which lists are cut at a limit, with why no author and no tenant loses anything by that.
 var cuts = map[string]string{
-	"catalog/history.go":                              "examples of one poll, for a message",
-	"catalog/seen.go":                                 "versions of one package of one catalog, in a table that is shared",
+	"catalog/record.go":                               "examples of one poll, for a message",
+	"catalog/heads.go":                                "versions of one package of one catalog, in a table that is shared",
 	"certs/rotation.go":                               "certificates of Opgate",
 	"cmd/opgate/plan/path.go":                         "what a command shows",
 	"cmd/opgate/plugin/complete.go":                   "what a command shows",
 	"cmd/opgate/plugin/dryrun.go":                     "what a command asks",
 	"cmd/opgate/plugin/plugin.go":                     "what a command shows",
 	"controller/constraint/status.go":                 "faults of one Constraint, for its status",
-	"controller/operatorpolicy/compliance/history.go": "the history of one policy",
+	"controller/operatorpolicy/compliance/catalog.go": "the history of one policy",
 	"controller/operatorpolicy/compliance/removal.go": "plans of one policy, for its status",
-	"controller/operatorpolicy/compliance/text.go":    "parts of one message",
+	"controller/operatorpolicy/compliance/message.go": "parts of one message",
 	"internal/text/text.go":                           "parts of one message",
 	"olm/decode.go":                                   "definitions of one ClusterServiceVersion; one with more is refused where that counts",
 	"rules/backstop/rows.go":                          "accounts of one namespace, of OperatorGroups in it",
@@ -98,7 +98,7 @@ var cuts = map[string]string{
 	"rules/tally.go":                                  "examples in the status of a Constraint, beside their number",
 	"rules/verdict/verdict.go":                        "faults of one object, for a message",
 	"controller/report/results.go":                    "results of one namespace, beside their number",
-	"admission/response.go":                           "reasons and warnings of one answer",
+	"admission/review.go":                             "reasons and warnings of one answer",
 }
 
 // TestO77Cuts: no list that authors of policies or tenants fill is cut at a limit but by Within.

@@ -4,6 +4,7 @@ package watched
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,14 +21,18 @@ type Watch struct {
 	Informer cache.SharedIndexInformer
 	// Synced reports whether all objects were read and passed on once.
 	Synced cache.InformerSynced
+	// Failed is called with each error of listing or watching, which is logged. Default: not called.
+	Failed func(error)
 	start  chan struct{}
 	opened bool
 }
 
 // NewWatch returns a watch. Changed is called after each change of an object, with the object.
 func NewWatch(informer cache.SharedIndexInformer, changed func(object any), log logr.Logger) (*Watch, error) {
+	w := &Watch{Informer: informer, Failed: func(error) {}, start: make(chan struct{})}
 	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		log.Info("watch interrupted, retrying", "error", err.Error())
+		w.Failed(err)
 	})
 	if err != nil {
 		return nil, err
@@ -40,7 +45,8 @@ func NewWatch(informer cache.SharedIndexInformer, changed func(object any), log 
 	if err != nil {
 		return nil, err
 	}
-	return &Watch{Informer: informer, Synced: handled.HasSynced, start: make(chan struct{})}, nil
+	w.Synced = handled.HasSynced
+	return w, nil
 }
 
 // Open starts the watch, if it has not been opened, and waits until it shows what is stored. It is not safe for
@@ -69,6 +75,7 @@ func (w *Watch) Start(ctx context.Context) error {
 // Object is one watched object.
 type Object struct {
 	*Watch
+	changed func()
 	// Client sends requests for the resource, in the namespace of the object.
 	Client dynamic.ResourceInterface
 }
@@ -87,11 +94,23 @@ func New(
 	if err != nil {
 		return nil, fmt.Errorf("watch %s %s: %w", resource.Resource, name, err)
 	}
-	o := &Object{Watch: w, Client: client.Resource(resource)}
+	o := &Object{Watch: w, changed: changed, Client: client.Resource(resource)}
 	if namespace != "" {
 		o.Client = client.Resource(resource).Namespace(namespace)
 	}
 	return o, nil
+}
+
+// Run watches until the context ends. A change is passed on also once the object was found not to exist.
+func (o *Object) Run(ctx context.Context) {
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	waiting.Go(func() {
+		if cache.WaitForCacheSync(ctx.Done(), o.Synced) {
+			o.changed()
+		}
+	})
+	o.Informer.RunWithContext(ctx)
 }
 
 // Get returns the object as last observed, nil if it does not exist. It must not be modified.

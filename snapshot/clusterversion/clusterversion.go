@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/opgate/opgate/internal/signal"
 	"github.com/opgate/opgate/internal/watched"
@@ -37,14 +36,16 @@ type Options struct {
 	// OpenShift is empty if the cluster is not OpenShift, or if reading its version is forbidden, which is logged.
 	// Required.
 	Changed func(facts.Cluster)
-	// Interval is how often the version of Kubernetes is read without a call of Refresh. Default: an hour. The version
-	// of OpenShift is watched.
-	Interval time.Duration
-	// Pause is the minimum time between two reads. Default: 10 s.
-	Pause time.Duration
 	// Log logs versions and read errors at V(0). Default: none.
 	Log logr.Logger
 }
+
+const (
+	// interval is how often the version of Kubernetes is read without a call of Refresh; that of OpenShift is watched.
+	interval = time.Hour
+	// pause is the minimum time between two reads.
+	pause = 10 * time.Second
+)
 
 // Watcher watches the versions of the cluster.
 type Watcher struct {
@@ -64,12 +65,6 @@ type Watcher struct {
 
 // New returns a watcher. Start runs it.
 func New(o Options) (*Watcher, error) {
-	if o.Interval <= 0 {
-		o.Interval = time.Hour
-	}
-	if o.Pause <= 0 {
-		o.Pause = 10 * time.Second
-	}
 	versions, err := discovery.NewDiscoveryClientForConfig(o.Config)
 	if err != nil {
 		return nil, fmt.Errorf("make a discovery client: %w", err)
@@ -104,10 +99,10 @@ func (w *Watcher) Start(ctx context.Context) error {
 	}
 	for ctx.Err() == nil {
 		w.retry(ctx, "read Kubernetes version failed, retrying with backoff", w.readKubernetes)
-		if signal.Sleep(ctx, w.Pause) != nil {
+		if signal.Sleep(ctx, pause) != nil {
 			return nil
 		}
-		again := time.NewTimer(wait.Jitter(w.Interval, 0.1))
+		again := time.NewTimer(wait.Jitter(interval, 0.1))
 		select {
 		case <-ctx.Done():
 		case <-w.refresh:
@@ -121,16 +116,14 @@ func (w *Watcher) Start(ctx context.Context) error {
 // retry runs do with exponential backoff until it succeeds or the context ends.
 func (w *Watcher) retry(ctx context.Context, message string, do func(context.Context) error) {
 	backoff := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: time.Minute}
-	for {
+	// only the context ends it before it succeeds
+	_ = backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (done bool, _ error) {
 		err := do(ctx)
-		if err == nil || ctx.Err() != nil {
-			return
+		if err != nil && ctx.Err() == nil {
+			w.Log.Info(message, "error", err.Error())
 		}
-		w.Log.Info(message, "error", err.Error())
-		if signal.Sleep(ctx, backoff.Step()) != nil {
-			return
-		}
-	}
+		return err == nil, nil
+	})
 }
 
 // update changes the state under the lock, and calls Changed if all versions are known and one differs. It waits for
@@ -207,22 +200,13 @@ func (w *Watcher) watchOpenShift(ctx context.Context) {
 		w.Log.Error(err, "OpenShift version is not watched")
 		return
 	}
-	// It returns an error on a running informer only.
-	_ = version.Informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		w.Log.Info("OpenShift version watch interrupted, retrying with backoff", "error", err.Error())
+	version.Failed = func(err error) {
 		// Otherwise a missing permission would hide the version of Kubernetes permanently.
 		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) {
 			w.update(func() { w.openShiftKnown = true })
 		}
-	})
-	var running sync.WaitGroup
-	defer running.Wait()
-	running.Go(func() {
-		if cache.WaitForCacheSync(ctx.Done(), version.Synced) {
-			w.update(func() { w.openShiftKnown = true }) // even if there is none
-		}
-	})
-	version.Informer.RunWithContext(ctx)
+	}
+	version.Run(ctx)
 }
 
 // desired returns the version that the cluster has or is being upgraded to.

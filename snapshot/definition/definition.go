@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/cache"
 
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
@@ -116,7 +115,7 @@ func NewWatcher(client dynamic.Interface, log logr.Logger) (*Watcher, error) {
 	w := &Watcher{changed: make(chan struct{}, 1), versions: make(chan string, 1), log: log}
 	name := policyv1beta2.Resource + "." + policyv1beta2.Group
 	var err error
-	w.object, err = watched.New(client, definitions, "", name, w.notify, log)
+	w.object, err = watched.New(client, definitions, "", name, func() { signal.Put(w.changed) }, log)
 	return w, err
 }
 
@@ -148,22 +147,17 @@ func (w *Watcher) version() string {
 	return w.state.Load().Version
 }
 
-func (w *Watcher) notify() { signal.Put(w.changed) }
-
 // Start follows the definition until the context ends.
 func (w *Watcher) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { w.object.Informer.RunWithContext(ctx) })
-	if !cache.WaitForCacheSync(ctx.Done(), w.object.Synced) {
-		return nil
-	}
+	running.Go(func() { w.object.Run(ctx) })
 	for {
-		w.update()
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-w.changed:
+			w.update()
 		}
 	}
 }

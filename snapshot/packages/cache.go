@@ -10,11 +10,18 @@ package packages
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"reflect"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/workqueue"
 
@@ -38,6 +45,11 @@ const (
 	maxEntries = 1000
 	// maxLacking bounds the versions that a package is fetched again for.
 	maxLacking = 100
+	// refetchDelay is the delay after which the packages of a changed catalog are fetched a second time, since the
+	// package server lags behind.
+	refetchDelay = 30 * time.Second
+	// timeout bounds one request.
+	timeout = 30 * time.Second
 	// maxFetches is the number of concurrent requests, so that a slow one does not delay the others.
 	maxFetches = 4
 )
@@ -49,11 +61,6 @@ type Options struct {
 	// Changed is called with each package whose content differs from before. It must not block, and may call the
 	// cache. Default: none.
 	Changed func(pkg string)
-	// RefetchDelay is the delay after which the packages of a changed catalog are fetched a second time, since the
-	// package server lags behind. Default: 30 s.
-	RefetchDelay time.Duration
-	// Timeout bounds one request. Default: 30 s.
-	Timeout time.Duration
 	// Log logs packages that become unavailable, and available again, at V(0). Default: none.
 	Log logr.Logger
 	// Now is the clock. Required.
@@ -64,7 +71,7 @@ type Options struct {
 // Start.
 type Cache struct {
 	Options
-	fetch fetcher
+	fetch func(ctx context.Context, q query) (*catalog.Package, error)
 	queue workqueue.TypedRateLimitingInterface[query]
 
 	mu      sync.Mutex
@@ -96,13 +103,8 @@ type entry struct {
 
 // New returns a cache. Start runs it.
 func New(o Options) *Cache {
-	o.RefetchDelay = cmp.Or(o.RefetchDelay, 30*time.Second)
-	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
-	if o.Log.GetSink() == nil {
-		o.Log = logr.Discard()
-	}
-	return &Cache{Options: o, fetch: manifests{o.Client}.fetch, entries: map[query]*entry{},
-		queue: supply.NewQueue[query](firstRetry, lastRetry)}
+	return &Cache{Options: o, entries: map[query]*entry{}, queue: supply.NewQueue[query](firstRetry, lastRetry),
+		fetch: func(ctx context.Context, q query) (*catalog.Package, error) { return fetch(ctx, o.Client, q) }}
 }
 
 // Get returns a package of a catalog; a zero source, or one with an empty part, is any catalog that has the package. It
@@ -165,7 +167,7 @@ func (c *Cache) get(q query) *entry {
 }
 
 // CatalogChanged fetches the known packages of a catalog, and the wanted ones that it may have now, at once and again
-// after RefetchDelay.
+// after refetchDelay.
 func (c *Cache) CatalogChanged(source olm.Catalog) {
 	now := c.Now()
 	c.mu.Lock()
@@ -174,7 +176,7 @@ func (c *Cache) CatalogChanged(source olm.Catalog) {
 		if !matches(q.catalog, source) || !e.wanted(now) && e.content == nil {
 			continue
 		}
-		e.pending, e.refetchAt, e.abandoned = true, now.Add(c.RefetchDelay), false
+		e.pending, e.refetchAt, e.abandoned = true, now.Add(refetchDelay), false
 		c.queue.Forget(q)
 		c.queue.Add(q)
 	}
@@ -202,7 +204,7 @@ func (c *Cache) process(ctx context.Context, q query) {
 	if !c.begin(q) {
 		return
 	}
-	requestContext, cancel := context.WithTimeout(ctx, c.Timeout)
+	requestContext, cancel := context.WithTimeout(ctx, timeout)
 	content, err := c.fetch(requestContext, q)
 	cancel()
 	if c.update(q, content, err) && c.Changed != nil {
@@ -259,7 +261,7 @@ func (c *Cache) update(q query, content *catalog.Package, err error) (changed bo
 	if err != nil {
 		e.pending = true
 		c.queue.AddRateLimited(q)
-		if c.queue.NumRequeues(q) < absences || e.content == nil || !isAbsent(err) {
+		if c.queue.NumRequeues(q) < absences || e.content == nil || !errors.Is(err, errAbsent) {
 			return false
 		}
 		e.content = nil
@@ -283,7 +285,7 @@ func (c *Cache) update(q query, content *catalog.Package, err error) (changed bo
 	return true
 }
 
-// queueRefetch queues the fetch that is due after RefetchDelay. The queue holds one time for each query, the earliest,
+// queueRefetch queues the fetch that is due after refetchDelay. The queue holds one time for each query, the earliest,
 // so that this is repeated after every run.
 func (c *Cache) queueRefetch(q query, e *entry, now time.Time) {
 	if !e.refetchAt.IsZero() {
@@ -334,4 +336,61 @@ func catalogText(c olm.Catalog) string {
 		return "any"
 	}
 	return cmp.Or(c.Namespace, "*") + "/" + cmp.Or(c.Name, "*")
+}
+
+// errAbsent is the error for a package that does not exist, although the API is served.
+var errAbsent = errors.New("no such package")
+
+// Fetch reads a package of a catalog once, for commands; the parts of the catalog that are not known are empty.
+func Fetch(ctx context.Context, client dynamic.Interface, pkg string, source olm.Catalog) (*catalog.Package, error) {
+	return fetch(ctx, client, query{pkg, source})
+}
+
+// fetch reads in the namespace of the catalog: a catalog outside of OLM's global namespace serves its packages only
+// there, and the global ones are served everywhere.
+func fetch(ctx context.Context, from dynamic.Interface, q query) (*catalog.Package, error) {
+	client := from.Resource(olm.PackageManifests).Namespace(cmp.Or(q.catalog.Namespace, metav1.NamespaceDefault))
+	got, err := client.Get(ctx, q.pkg, metav1.GetOptions{})
+	if err != nil {
+		return nil, explain(q, err)
+	}
+	if p := catalog.Decode(got.Object); p != nil && p.Name == q.pkg && matches(q.catalog, p.Catalog) {
+		return p, nil
+	}
+	if len(validation.IsValidLabelValue(q.catalog.Name)) > 0 { // no catalog has that name
+		return nil, fmt.Errorf("%w in catalog %s", errAbsent, catalogText(q.catalog))
+	}
+	// A package in several catalogs is several objects of one name, and GET returns any of them.
+	selector := labels.Set{}
+	if q.catalog.Name != "" {
+		selector["catalog"] = q.catalog.Name
+	}
+	if q.catalog.Namespace != "" {
+		selector["catalog-namespace"] = q.catalog.Namespace
+	}
+	list, err := client.List(ctx, metav1.ListOptions{
+		LabelSelector: labels.SelectorFromSet(selector).String(),
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", q.pkg).String(),
+	})
+	if err != nil {
+		return nil, explain(q, err)
+	}
+	for i := range list.Items {
+		if p := catalog.Decode(list.Items[i].Object); p != nil && p.Name == q.pkg && matches(q.catalog, p.Catalog) {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("%w in catalog %s", errAbsent, catalogText(q.catalog))
+}
+
+// explain distinguishes a missing package from a missing API: only the former error names the package.
+func explain(q query, err error) error {
+	if !apierrors.IsNotFound(err) {
+		return fmt.Errorf("read PackageManifest: %w", err)
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Name == q.pkg {
+		return fmt.Errorf("%w in catalog %s", errAbsent, catalogText(q.catalog))
+	}
+	return fmt.Errorf("PackageManifests are not served: %w", err)
 }

@@ -294,7 +294,7 @@ func TestSlowAnswersDoNotDelayOthers(t *testing.T) {
 		if c.Get("etcd", anyCatalog) == nil {
 			t.Error("etcd waits for a package that hangs")
 		}
-		pass(c.Timeout + time.Second)
+		pass(timeout + time.Second)
 		if c.Get("slow", anyCatalog) != nil {
 			t.Error("an answer although the request timed out")
 		}

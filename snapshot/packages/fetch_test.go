@@ -79,7 +79,7 @@ func TestFetch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := manifests{client}.fetch(t.Context(), query{"etcd", test.catalog})
+			p, err := fetch(t.Context(), client, query{"etcd", test.catalog})
 			got := ""
 			if err != nil {
 				got = err.Error()

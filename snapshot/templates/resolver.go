@@ -128,9 +128,6 @@ type entry struct {
 
 // New returns a resolver. Start runs it.
 func New(o Options) (*Resolver, error) {
-	if o.Log.GetSink() == nil {
-		o.Log = logr.Discard()
-	}
 	config := rest.CopyConfig(o.Config)
 	config.Timeout = 0 // a timeout would end watches as well; sessions bound each request themselves
 	if o.Namespace != "" {

@@ -77,44 +77,42 @@ func (p *process) controllers(lease *manager.Lease, known *packages.Cache) (all 
 	policies := operatorpolicy.NewMetrics(metrics.Registry, named)
 	constrained, held := constraint.NewMetrics(metrics.Registry, named), backstop.NewMetrics(metrics.Registry)
 	writes := apply.NewMetrics(metrics.Registry)
+	shared := func(name string) apply.Shared {
+		return apply.Shared{Writer: apply.Writer{Store: p.store, Metrics: writes}, Events: p.events,
+			Log: p.log.WithName(name), Now: p.now}
+	}
 	if p.certificates != nil {
 		all = append(all, p.certificates)
 	}
 	// With the loop, off deletes what was written before.
 	if mode := backstop.Mode(o.Backstop); mode != backstop.Compiled && (o.BackgroundLoop || mode != backstop.Off) {
-		all = append(all, &backstop.Controller{Store: p.store, Mode: mode, OLM: o.OLMIdentity, User: p.user.Username,
-			Namespace:    o.Namespace,
-			ApprovalMode: rules.ApprovalMode(o.ApprovalMode), ExcludedNamespaces: p.unjudged(), Metrics: held,
-			Writes: writes, Events: p.events, Log: p.log.WithName("backstop"), Now: p.now})
+		all = append(all, &backstop.Controller{Shared: shared("backstop"), Mode: mode, OLM: o.OLMIdentity,
+			User: p.user.Username, Namespace: o.Namespace, ApprovalMode: rules.ApprovalMode(o.ApprovalMode),
+			ExcludedNamespaces: p.unjudged(), Metrics: held})
 	}
 	if !o.BackgroundLoop {
 		return all
 	}
 	records := escape.NewRecords(lease, metrics.Registry, p.log.WithName("escapes"))
-	constraints := &constraint.Controller{Store: p.store, Metrics: constrained, Writes: writes,
-		Escaped: records.ByConstraint, ExceptionEnd: policies.ExceptionEnd, Events: p.events, Grants: p.grants,
-		Log: p.log.WithName("constraints"), Now: p.now}
+	constraints := &constraint.Controller{Shared: shared("constraints"), Metrics: constrained,
+		Escaped: records.ByConstraint, ExceptionEnd: policies.ExceptionEnd, Grants: p.grants}
 	enqueue := func(string) {}
 	if !o.externalDefinition() { // else the owner of the definition acts on policies
-		loop := &operatorpolicy.Controller{Store: p.store, Packages: known, Metrics: policies, Writes: writes,
-			Events: p.events, Escaped: records.ByPolicy, Identity: p.replica,
-			Ungoverned: rules.UngovernedMode(o.Ungoverned), Grants: p.grants, Key: p.key.Key,
-			HistoryLength: o.StatusHistoryLength, Log: p.log.WithName("loop"), Now: p.now}
+		loop := &operatorpolicy.Controller{Shared: shared("loop"), Packages: known, Metrics: policies,
+			Escaped: records.ByPolicy, Identity: p.replica, Ungoverned: rules.UngovernedMode(o.Ungoverned),
+			Grants: p.grants, Key: p.key.Key, HistoryLength: o.StatusHistoryLength}
 		enqueue, all = loop.Enqueue, append(all, loop)
 	}
 	all = append(all, constraints,
-		&installed.Controller{Store: p.store, Namespace: o.Namespace, Writes: writes, Events: p.events,
-			Log: p.log.WithName("installed")},
-		&escape.Controller{Store: p.store, Records: records, ExcludedNamespaces: p.unjudged(),
-			Events: p.events, Writes: writes, Log: p.log.WithName("escapes"), Now: p.now,
+		&installed.Controller{Shared: shared("installed"), Namespace: o.Namespace},
+		&escape.Controller{Shared: shared("escapes"), Records: records, ExcludedNamespaces: p.unjudged(),
 			Changed: func(namespace string) {
 				enqueue(namespace)
 				constraints.Everything()
 			}},
-		&catalogs.Controller{Store: p.store, Client: p.streams, Namespace: o.Namespace, Writes: writes,
-			Events: p.events, Log: p.log.WithName("catalogs"), Now: p.now})
+		&catalogs.Controller{Shared: shared("catalogs"), Streams: p.streams, Namespace: o.Namespace})
 	if o.Reports {
-		all = append(all, &report.Controller{Store: p.store, Writes: writes, Log: p.log.WithName("reports"), Now: p.now})
+		all = append(all, &report.Controller{Shared: shared("reports")})
 	}
 	if o.Ordering {
 		all = append(all, &policy.Controller{Store: p.store, PendingGuards: dependency.PendingGuards(o.PendingGuards),

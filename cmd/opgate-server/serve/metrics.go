@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/pprof"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,10 +23,12 @@ import (
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
+	crzap "sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/opgate/opgate/certs"
+	"github.com/opgate/opgate/internal/text"
 )
 
 const (
@@ -165,4 +170,78 @@ func (s *scrapers) check(ctx context.Context, token, verb, path string) (code in
 		return http.StatusForbidden, "", nil
 	}
 	return http.StatusOK, user.Username, nil
+}
+
+// newLogger returns the logger of the process, and its level, which may be changed.
+func newLogger(o *Options, out io.Writer) (logr.Logger, zap.AtomicLevel) {
+	level := zap.NewAtomicLevelAt(logLevels[o.LogLevel])
+	config := zap.NewProductionEncoderConfig()
+	config.EncodeTime = zapcore.RFC3339TimeEncoder
+	encoder := zapcore.NewJSONEncoder(config)
+	if o.LogFormat == "console" {
+		encoder = zapcore.NewConsoleEncoder(config)
+	}
+	return crzap.New(
+		crzap.WriteTo(out),
+		crzap.Encoder(encoder),
+		crzap.StacktraceLevel(zapcore.InvalidLevel), // none
+		// The library samples unless the level is that of traces, and a refusal that is not logged cannot be explained
+		// later. The level is therefore raised from there.
+		crzap.Level(zapcore.Level(-128)),
+		crzap.RawZapOpts(zap.IncreaseLevel(level), zap.AddCaller()),
+	), level
+}
+
+const (
+	// logLevelPath is where the log level is read and set, on the server of metrics.
+	logLevelPath = "/debug/log-level"
+	// maxLogLevel bounds the body of a request, in bytes.
+	maxLogLevel = 64
+)
+
+// logLevels are the log levels that may be set, at the start and later. Warn logs what error does, since a logr.Logger
+// has no level between info and error; it is what other programs are run with.
+var logLevels = map[string]zapcore.Level{
+	"debug": zapcore.DebugLevel, "info": zapcore.InfoLevel, "warn": zapcore.WarnLevel, "error": zapcore.ErrorLevel,
+}
+
+// logLevel returns the log level to GET and sets it by PUT, in plain text, as /debug/flags/v of the Kubernetes
+// components does.
+// --log-level applies again when the process starts.
+type logLevel struct {
+	level zap.AtomicLevel
+	log   logr.Logger
+}
+
+func (l logLevel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch r.Method {
+	case http.MethodGet:
+	case http.MethodPut:
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxLogLevel))
+		if err != nil {
+			http.Error(w, "the log level cannot be read", http.StatusBadRequest)
+			return
+		}
+		to, known := logLevels[strings.TrimSpace(string(body))]
+		if !known {
+			http.Error(w, text.Quote(string(body))+" is not one of debug, info, warn, error", http.StatusBadRequest)
+			return
+		}
+		l.set(r.Context(), to)
+	default:
+		w.Header().Set("Allow", "GET, PUT")
+		http.Error(w, "the log level is read by GET and set by PUT", http.StatusMethodNotAllowed)
+		return
+	}
+	fmt.Fprintln(w, l.level.Level())
+}
+
+// set changes the level. The log shows by whom, at the more verbose one of both levels.
+func (l logLevel) set(ctx context.Context, to zapcore.Level) {
+	from := l.level.Level()
+	if to < from {
+		l.level.SetLevel(to)
+	}
+	l.log.Info("log level changed", "from", from.String(), "to", to.String(), "user", scraperOf(ctx))
+	l.level.SetLevel(to)
 }

@@ -114,9 +114,12 @@ func (p *process) addOLMIdentity() (*olmidentity.Identity, *olmidentity.Candidat
 	}
 	identity, log := olmidentity.New(account), p.log.WithName("olm-identity")
 	metrics.Registry.MustRegister(olmidentity.NewCollector(identity), olmidentity.NewLastSeen(identity))
-	watcher := olmidentity.NewWatcher(olmidentity.Options{Identity: identity, Metadata: p.metadata,
+	watcher, err := olmidentity.NewWatcher(olmidentity.Options{Identity: identity, Client: p.dynamic,
 		Rights: p.authorization.SubjectAccessReviews(), Namespace: p.options.Namespace,
 		AcknowledgedNamespace: types.UID(p.options.OLMNamespaceUID), Log: log})
+	if err != nil {
+		return nil, nil, err
+	}
 	return identity, olmidentity.NewCandidates(account, metrics.Registry, log, p.now), p.add(watcher)
 }
 

@@ -1,8 +1,14 @@
+// Package compliance evaluates an OperatorPolicy: its conditions and the writes that it requires.
+//
+// It is pure, like package rules, which it builds on: its input is one Input with the observed state, its
+// result an Outcome with a condition for each condition type and the writes of an enforced policy.
+// Package operatorpolicy gathers the Input and carries out the writes.
 package compliance
 
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -55,14 +61,14 @@ func (e *evaluation) valid() (out Outcome) {
 
 // besidesRemoval repairs the Subscription of a version that the policy does not forbid.
 func (e *evaluation) besidesRemoval(out Outcome) Outcome {
-	i := slices.IndexFunc(out.Conditions, func(f Condition) bool { return f.Type == TypeSubscription })
+	subscription := find(out.Conditions, TypeSubscription)
 	csv := rules.Lost(e.subscription, e.Namespace.CSVs())
-	if i < 0 || csv == nil || len(out.Actions) > 0 {
+	if subscription == nil || csv == nil || len(out.Actions) > 0 {
 		return out
 	}
 	forbidden, known := bundle.Forbids(e.Rules, csv.Metadata.Name, csv.Bundle.Version, e.subscription.Catalog(), e.Now)
 	if known && !forbidden {
-		out.Actions = e.relink(&out, &out.Conditions[i])
+		out.Actions = e.relink(&out, subscription)
 	}
 	return out
 }
@@ -256,4 +262,64 @@ func (f Condition) because(done string) func(reason string) Condition {
 		failed.Message += "; it cannot be " + done + ": " + text.Truncate(reason, foreignText)
 		return failed
 	}
+}
+
+// optionalFields are the fields of a Subscription that are removed with those of the policy. OLM requires the others.
+var optionalFields = []string{"channel", "config", "startingCSV"}
+
+// completeFields adds to what the policy wants of a Subscription that it creates or has created: the version to start
+// with, unless the policy names one, and the removal of what the policy does not set any more.
+func (e *evaluation) completeFields() {
+	var written, installed string
+	if sub := e.subscription; sub != nil {
+		if sub.Metadata.Annotations.PolicyFields == nil {
+			return
+		}
+		written, installed = *sub.Metadata.Annotations.PolicyFields, sub.Status.InstalledCSV
+	}
+	if !e.enforced || e.Policy.Spec.ComplianceType != policyv1beta2.MustHave {
+		return
+	}
+	want, before := e.wanted.subscription, strings.Split(written, ",")
+	if want["channel"] == nil && slices.Contains(before, "channel") && e.manifest != nil {
+		e.channel = cmp.Or(e.manifest.DefaultChannel, e.channel)
+	}
+	if want["startingCSV"] == nil {
+		put(want, "startingCSV", e.offered(installed).StartingCSV())
+	}
+	var fields []string
+	for _, field := range optionalFields {
+		switch {
+		case want[field] != nil:
+			fields = append(fields, field)
+		case !slices.Contains(before, field):
+		case field == "channel":
+			want[field] = e.channel // as for a Subscription that is created
+		default:
+			want[field] = nil
+		}
+	}
+	e.wanted.fields = new(strings.Join(fields, ","))
+}
+
+// offered is what the catalog offers to the Subscription.
+func (e *evaluation) offered(installed string) *rules.Offered {
+	return &rules.Offered{Namespace: e.Namespace, Policy: e.Rules, Package: e.manifest, Channel: e.channel,
+		InstalledCSV: installed}
+}
+
+// startOfOthers returns, as a sentence, the spec.startingCSV that a Subscription which the policy did not create needs;
+// "" if it needs none.
+func (e *evaluation) startOfOthers() string {
+	sub := e.subscription
+	if sub.Metadata.Annotations.PolicyFields != nil && e.enforced || e.Policy.Spec.Subscription.StartingCSV != "" {
+		return ""
+	}
+	start := e.offered(sub.Status.InstalledCSV).StartingCSV()
+	if start == "" || start == sub.Spec.StartingCSV || start == sub.Status.CurrentCSV {
+		return ""
+	}
+	return "OLM plans " + text.Name(start) + ", which is allowed, if spec.startingCSV of the Subscription " +
+		named(&sub.Metadata) +
+		" names it: the policy did not create that Subscription"
 }

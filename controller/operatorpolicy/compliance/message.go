@@ -1,7 +1,10 @@
 package compliance
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -11,7 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
+	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 const (
@@ -152,4 +160,150 @@ func ComplianceEvent(op *policyv1beta2.OperatorPolicy, e Event, instance string)
 		LastTimestamp:       at,
 		Count:               1,
 	}
+}
+
+// named returns namespace/name, as messages name an object.
+func named(o *olm.ObjectMeta) string { return text.Name(o.Key()) }
+
+// filter returns the items that satisfy a condition, in a list of their own.
+func filter[T any](items []T, keep func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(items), func(item T) bool { return !keep(item) })
+}
+
+// maxListed is the number of names that a message lists.
+const maxListed = 20
+
+// sentences joins sentences up to a readable length, and counts the rest.
+func sentences(parts []string) string {
+	const most, longest = 20, 500
+	few := make([]string, 0, min(len(parts), most+1))
+	for _, part := range parts[:min(len(parts), most)] {
+		few = append(few, text.Truncate(part, longest))
+	}
+	if more := len(parts) - most; more > 0 {
+		few = append(few, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(few, "; ")
+}
+
+// valueText returns a value of a field for a message.
+func valueText(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return "not set"
+	case string:
+		return text.Quote(v)
+	}
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return "not readable"
+	}
+	return text.Truncate(string(raw), 200)
+}
+
+// foreignText is the maximum length of quoted messages from other components.
+const foreignText = 1000
+
+var validReason = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]{0,254}[A-Za-z0-9_])?$`)
+
+// reasonOr returns the first of some words that is a valid reason of a condition: the API server refuses the
+// whole status for one that is empty or has other characters.
+func reasonOr(words ...string) string {
+	for _, word := range words {
+		if validReason.MatchString(word) {
+			return word
+		}
+	}
+	return "Unknown"
+}
+
+// excepted adds the conditions on the author and on exceptions, additions of Opgate, and the delay until the time alone
+// changes the latter.
+func (e *evaluation) excepted(out Outcome) Outcome {
+	if e.Unverified != "" {
+		out.Conditions = append(out.Conditions, condition(operatorpolicy.ConditionAuthor, metav1.ConditionFalse, "StoredBefore",
+			e.Unverified))
+	}
+	state := e.Rules.Exceptions().At(e.Now)
+	inForce, reason, clauses := state.Condition()
+	if len(clauses) == 0 {
+		return out
+	}
+	out.Conditions = append(out.Conditions, condition(operatorpolicy.ConditionExceptions, statusIf(inForce),
+		reason, sentences(clauses)))
+	if next := e.Rules.Exceptions().Next(e.Now); !next.IsZero() {
+		out.again(next.Sub(e.Now))
+	}
+	return out
+}
+
+// reasonEscaped is for what OLM wrote while no replica answered, and admission would have refused.
+const reasonEscaped = "InstalledDuringOutage"
+
+// escaped adds the ClusterServiceVersions that were installed while Opgate was not running to the condition on
+// ClusterServiceVersions.
+func (e *evaluation) escaped(out Outcome) Outcome {
+	if len(e.Escaped) == 0 {
+		return out
+	}
+	if f := find(out.Conditions, TypeClusterServiceVersion); f != nil {
+		f.Status, f.Reason = metav1.ConditionFalse, reasonEscaped
+		f.Message = text.Truncate(strings.Join(e.Escaped, "; "), foreignText) + "; " + f.Message
+	}
+	return out
+}
+
+// reviewed returns, to follow a sentence, who has consented to what an approved plan changes, and what the policy only
+// warns of; "" if there is nothing to say. What holds a plan is among its blockers. Of a finished plan only its
+// annotation is known.
+func (e *evaluation) reviewed(plan *olm.InstallPlan) string {
+	review := bundle.ReviewPlan(e.Rules, plan, e.Namespace, e.Now)
+	var parts []string
+	if plan.Spec.Approved {
+		for _, c := range review.Consents {
+			parts = append(parts, "consent: "+c.String())
+		}
+		if annotations := &plan.Metadata.Annotations; len(review.Consents) == 0 && annotations.Consent != "" {
+			part := "annotation " + metakey.Consent + " consents to " +
+				text.Truncate(text.Escape(annotations.Consent), foreignText)
+			if annotations.ConsentBy != "" {
+				part += " for user " + text.Quote(annotations.ConsentBy)
+			}
+			parts = append(parts, part)
+		}
+	}
+	if parts = append(parts, review.Warnings...); len(parts) == 0 {
+		return ""
+	}
+	return "; " + sentences(parts)
+}
+
+// suspended modifies an outcome while the dependencies of the policy's Policy are not met: conditions are
+// reported, and nothing is created, changed or removed. Subscriptions that the policy manages are switched to manual
+// approval, since an Automatic one would make OLM write plans that are refused.
+func (e *evaluation) suspended(out Outcome) Outcome {
+	out.Actions, out.Intervention, out.After = nil, nil, 0
+	out.Conditions = append(out.Conditions, condition(TypeDependencies, metav1.ConditionFalse,
+		dependency.ReasonDependencyPending,
+		cmp.Or(e.Rules.Waits, "the policy waits for what Policy "+e.Rules.Pending+" depends on")+
+			"; until then nothing is approved, created or removed for it"))
+	if !e.enforced {
+		return out
+	}
+	for _, s := range e.Namespace.Subscriptions() {
+		if s.Spec.Package == e.wanted.name &&
+			e.Policy.Spec.ComplianceType == policyv1beta2.MustHave {
+			out.Actions = append(out.Actions, e.madeToWait(s)...)
+		}
+	}
+	return out
+}
+
+func (e *evaluation) madeToWait(s *olm.Subscription) []Action {
+	if s.Spec.InstallPlanApproval == olm.ApprovalManual {
+		return nil
+	}
+	live := subscriptionContent(s)
+	waiting := with(live, olm.ApprovalManual, "spec", "installPlanApproval")
+	return []Action{{Object: e.remembering(s, live, waiting), Live: live}}
 }

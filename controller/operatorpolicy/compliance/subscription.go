@@ -1,6 +1,7 @@
 package compliance
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +14,8 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // managedBy is the value of the annotation for this policy.
@@ -214,4 +217,168 @@ func (e *evaluation) catalogAsked() string {
 	default:
 		return "catalog " + text.Name(c.Namespace+"/"+c.Name)
 	}
+}
+
+// Origin is the namespace that a copy of a ClusterServiceVersion names as its source. The label with its name is no
+// evidence: a user who may write ClusterServiceVersions in one namespace can set it, or make OLM set it on
+// copies in every other namespace.
+type Origin struct {
+	// CSV is the original: it has the copy's name and is not a copy itself.
+	CSV       *olm.CSV
+	Namespace *state.Namespace
+}
+
+// serves reports whether OLM copies what is installed there to a namespace: OLM requires exactly one OperatorGroup
+// and writes its target namespaces, "" for all, to its status.
+func (o *Origin) serves(namespace string) bool {
+	if o == nil || o.CSV.Metadata.Labels.CopiedFrom != "" || o.CSV.Metadata.DeletionTimestamp != "" ||
+		len(o.Namespace.Groups()) != 1 {
+		return false
+	}
+	targets := o.Namespace.Groups()[0].Status.Namespaces
+	return slices.Contains(targets, "") || slices.Contains(targets, namespace)
+}
+
+// provides reports whether the original is of a package: by its own properties, else by the Subscriptions that refer to
+// it.
+func (o *Origin) provides(pkg string) bool {
+	if o.CSV.Bundle.Package != "" {
+		return o.CSV.Bundle.Package == pkg
+	}
+	followers := o.followers()
+	return len(followers) > 0 && !slices.ContainsFunc(followers,
+		func(s *olm.Subscription) bool { return s.Spec.Package != pkg })
+}
+
+// comesFrom reports whether the original was installed from a catalog that a policy allows. A policy that names none
+// allows all. Otherwise a Subscription must refer to the original, all that do must be to that package and catalog,
+// and the plan that installed it, if it still exists, must not contradict: OLM links a Subscription to any object with
+// the expected name, and the Subscription's catalog can be changed afterwards.
+func (o *Origin) comesFrom(p *operatorpolicy.Policy) bool {
+	if p.Catalog == (olm.Catalog{}) {
+		return true
+	}
+	if o.Namespace.Drifted(o.CSV.Metadata.Name) {
+		return false
+	}
+	followers := o.followers()
+	if len(followers) == 0 || slices.ContainsFunc(followers,
+		func(s *olm.Subscription) bool { return s.Spec.Package != p.Package || !p.AllowsCatalog(s.Catalog()) }) {
+		return false
+	}
+	plan := o.plan()
+	return plan == nil || plan.Spec.Approved && !preceded(plan, o.CSV) &&
+		p.AllowsCatalog(cmp.Or(planCatalog(plan, o.CSV.Metadata.Name), followers[0].Catalog()))
+}
+
+// followers returns the Subscriptions that have installed, or move to, the original.
+func (o *Origin) followers() []*olm.Subscription {
+	return filter(o.Namespace.Subscriptions(), func(s *olm.Subscription) bool { return s.Follows(o.CSV.Metadata.Name) })
+}
+
+// plan returns the newest plan that installs the original, nil if it was deleted: OLM retains few of them.
+func (o *Origin) plan() *olm.InstallPlan {
+	var newest *olm.InstallPlan
+	for _, plan := range o.Namespace.Plans() {
+		if slices.Contains(plan.Spec.CSVNames, o.CSV.Metadata.Name) &&
+			(newest == nil || plan.Spec.Generation > newest.Spec.Generation) {
+			newest = plan
+		}
+	}
+	return newest
+}
+
+// preceded reports whether a ClusterServiceVersion is older than the plan that should have installed it. The status of
+// the plan's step does not show it: OLM repeats steps, and then finds existing objects that it has created itself.
+func preceded(plan *olm.InstallPlan, csv *olm.CSV) bool {
+	return csv.Metadata.CreationTimestamp < plan.Metadata.CreationTimestamp
+}
+
+// wanted is the desired state, as far as the policy itself sets it.
+type wanted struct {
+	// name is the package, and the name of a Subscription that is created.
+	name, namespace string
+	// subscription are the fields of the Subscription's spec that the policy sets. Fields that it omits,
+	// or sets to an empty value, are neither compared nor changed.
+	subscription map[string]any
+	// fields is the metakey.PolicyFields of a Subscription that the policy creates; nil for that of others.
+	fields *string
+	// group is nil if the policy names no OperatorGroup.
+	group *operatorpolicy.Group
+}
+
+// wanted parses the policy. It returns all problems at once.
+func (in *Input) wanted() (*wanted, []string) {
+	spec := &in.Policy.Spec
+	sub := &spec.Subscription
+	w := &wanted{name: sub.Name, namespace: sub.Namespace, subscription: map[string]any{}}
+	problems := slices.Clone(in.Problems)
+	for _, err := range in.Rules.Invalid {
+		problems = append(problems, err.Error())
+	}
+	if sub.Namespace == "" && len(in.Problems) == 0 {
+		problems = append(problems,
+			"spec.subscription.namespace: Required value: name the namespace of the operator, since nothing else determines it")
+	}
+
+	var unread []string
+	put(w.subscription, "name", sub.Name)
+	put(w.subscription, "channel", sub.Channel)
+	put(w.subscription, "source", sub.Source)
+	put(w.subscription, "sourceNamespace", sub.SourceNamespace)
+	put(w.subscription, "startingCSV", sub.StartingCSV)
+	if config := operatorpolicy.Read[map[string]any]("spec.subscription.config", sub.Config, &unread); len(config) > 0 {
+		w.subscription["config"] = config
+	}
+	if spec.IsEnforced() {
+		w.subscription["installPlanApproval"], _ = in.Namespace.Approval(in.Rules)
+	}
+	group, faults := operatorpolicy.GroupOf(spec)
+	w.group = group
+	if len(problems) == 0 { // else validation has reported them
+		problems = append(unread, faults...)
+	}
+	if spec.IsEnforced() && len(in.Overlaps) > 0 {
+		problems = append(problems,
+			fmt.Sprintf("the policy does nothing, because several enforced policies manage the Subscription to %s in namespace %s: %s",
+				text.Name(sub.Name), text.Name(sub.Namespace), text.Names(in.Overlaps, maxListed)))
+	}
+	return w, problems
+}
+
+// put sets a field unless the value is empty.
+func put(fields map[string]any, field, value string) {
+	if value != "" {
+		fields[field] = value
+	}
+}
+
+func anySlice(values []string) []any {
+	list := make([]any, len(values))
+	for i, v := range values {
+		list[i] = v
+	}
+	return list
+}
+
+// catalogProblems reports that the catalog which a policy names in part does not exist or lacks the package (only
+// if the Subscription must be created: an existing one names its catalog).
+func (e *evaluation) catalogProblems() []string {
+	asked := olm.Catalog{Namespace: e.Policy.Spec.Subscription.SourceNamespace, Name: e.Policy.Spec.Subscription.Source}
+	inPart := (asked.Name == "") != (asked.Namespace == "")
+	if e.Policy.Spec.ComplianceType != policyv1beta2.MustHave || e.subscription != nil || len(e.duplicates) > 0 ||
+		!inPart || e.manifest != nil {
+		return nil
+	}
+	other := e.Input.manifest(olm.Catalog{})
+	if other == nil {
+		return nil // the package may still appear in any catalog
+	}
+	field, value := "source", asked.Name
+	if asked.Name == "" {
+		field, value = "sourceNamespace", asked.Namespace
+	}
+	return []string{fmt.Sprintf(
+		"spec.subscription.%s: Invalid value: %s: the catalog in the policy does not match the one in the PackageManifest of %s, which is %s/%s",
+		field, text.Quote(value), e.wanted.name, other.Catalog.Namespace, other.Catalog.Name)}
 }
