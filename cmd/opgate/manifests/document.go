@@ -114,16 +114,26 @@ func (d *document) repeated() (problems []Problem) {
 
 func repeats(field string) string { return field + " stands there twice" }
 
-// isSpecial finds what plainYAML leaves to yamlValue: comments about this program, anchors and merge keys, tags, quoted keys,
-// which may be equal to others once they are text, and characters that may end a line.
-var isSpecial = regexp.MustCompile(`opgate:|&|<<|!|["']\s*:|\r|[^\x00-\x7f]`)
+// isSpecial reports whether a text has what plainYAML leaves to yamlValue: comments about this program, anchors and merge
+// keys, tags, quoted keys, which may be equal to others once they are text, and characters that may end a line.
+func isSpecial(text []byte) bool {
+	last := byte(0)
+	for _, b := range text {
+		quoted := b == ':' && (last == '"' || last == '\'')
+		if quoted || b == '&' || b == '!' || b == '\r' || b > '~' {
+			return true
+		}
+		if b > ' ' {
+			last = b
+		}
+	}
+	return bytes.Contains(text, []byte("<<")) || bytes.Contains(text, []byte("opgate:"))
+}
 
 // plainYAML reads a document that is a block mapping without anything special, as most are. None has another document
 // behind it, so that its tree is parsed only when a line is needed.
 func plainYAML(c chunk, at Place) (d document, ok bool) {
-	if isSpecial.Match(c.text) {
-		return d, false
-	}
+	whole := c.text
 	for at.Line = c.line; len(c.text) > 0; at.Line++ {
 		line, rest, _ := bytes.Cut(c.text, []byte("\n"))
 		if blank := len(bytes.TrimSpace(line)) == 0; !blank && line[0] != '#' && string(line) != "---" {
@@ -131,7 +141,7 @@ func plainYAML(c chunk, at Place) (d document, ok bool) {
 		}
 		c.text = rest
 	}
-	if len(c.text) == 0 || !unicode.IsLetter(rune(c.text[0])) {
+	if len(c.text) == 0 || !unicode.IsLetter(rune(c.text[0])) || isSpecial(whole) {
 		return d, false
 	}
 	raw, err := yaml.YAMLToJSONStrict(c.text)
