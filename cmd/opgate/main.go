@@ -60,7 +60,6 @@ The gate itself, which answers the API server's admission reviews, is a program 
 	group(cmd, "Keep policies in git:", adopt.Command(time.Now), suggest.Command(time.Now))
 	group(cmd, "Act:", plans[1])
 	group(cmd, "Set up:", compile.Command(time.Now), verify.Command(cmd.Name()))
-	cmd.AddCommand(serveCommand())
 	return cmd
 }
 
@@ -71,17 +70,4 @@ func group(root *cobra.Command, title string, commands ...*cobra.Command) {
 		cmd.GroupID = title
 	}
 	root.AddCommand(commands...)
-}
-
-// serveCommand names the program that serves.
-func serveCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:                "serve",
-		Hidden:             true,
-		DisableFlagParsing: true,
-		RunE: func(*cobra.Command, []string) error {
-			return cli.Name("serve").Unusable(
-				`the gate is a program of its own, that of the image: run "opgate-server serve"`)
-		},
-	}
 }

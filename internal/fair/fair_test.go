@@ -89,7 +89,6 @@ var cuts = map[string]string{
 	"controller/operatorpolicy/compliance/removal.go": "plans of one policy, for its status",
 	"controller/operatorpolicy/compliance/message.go": "parts of one message",
 	"internal/text/text.go":                           "parts of one message",
-	"olm/decode.go":                                   "definitions of one ClusterServiceVersion; one with more is refused where that counts",
 	"rules/backstop/rows.go":                          "accounts of one namespace, of OperatorGroups in it",
 	"rules/dependency/graph.go":                       "paths of a message",
 	"rules/dependency/pending.go":                     "dependencies of one Policy, for its status",

@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
-	"github.com/blang/semver/v4"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/cmd/opgate/cluster"
@@ -189,12 +188,11 @@ func (v *versions) cluster() (c facts.Cluster, err error) {
 			continue
 		}
 		// What vendors append (v1.36.3-eks-1234) would make it older than the release; OLM leaves it out as well.
-		number, _, _ := strings.Cut(strings.TrimPrefix(f.value, "v"), "-")
-		version, err := semver.ParseTolerant(number)
+		version, err := utilversion.ParseGeneric(f.value)
 		if err != nil {
 			return c, self.Usage("--%s %q is not a version such as %s", f.flag, f.value, f.example)
 		}
-		*f.into = fmt.Sprintf("%d.%d.%d", version.Major, version.Minor, version.Patch)
+		*f.into = fmt.Sprintf("%d.%d.%d", version.Major(), version.Minor(), version.Patch())
 	}
 	return c, nil
 }

@@ -54,8 +54,8 @@ const (
 // Cell is a text of a line, and its color if it has one.
 type Cell struct{ Text, Color string }
 
-// Plain returns a cell without a color.
-func Plain(s string) Cell { return Cell{Text: s} }
+// Colorless returns a cell without a color.
+func Colorless(s string) Cell { return Cell{Text: s} }
 
 // Printer prints lines. What it prints is escaped: names and messages may have been written by anyone.
 type Printer struct {

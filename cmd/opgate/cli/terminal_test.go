@@ -19,7 +19,7 @@ func TestPrinter(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var out bytes.Buffer
 			p := &Printer{bufio.NewWriter(&out), c.colored}
-			p.Line(2, Plain("a "), Cell{Text: "b\x1b[2J", Color: Red})
+			p.Line(2, Colorless("a "), Cell{Text: "b\x1b[2J", Color: Red})
 			if err := p.Flush(); err != nil || out.String() != c.want {
 				t.Errorf("%v: it prints %q, want %q", err, out.String(), c.want)
 			}

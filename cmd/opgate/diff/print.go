@@ -5,9 +5,11 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/change"
 )
 
@@ -28,7 +30,7 @@ func printText(w io.Writer, results []*result) error {
 		}
 		out.Line(0, cli.Cell{Text: r.title(), Color: cli.Bold})
 		if origin := r.origin(); origin != "" {
-			out.Line(2, cli.Plain(origin))
+			out.Line(2, cli.Colorless(origin))
 		}
 		out.Line(0)
 		if r.Fault != "" {
@@ -52,19 +54,19 @@ func textDifferences(out *cli.Printer, r *result) {
 		out.Line(0)
 	}
 	for _, note := range r.Notes {
-		out.Line(2, cli.Plain("note: "+note))
+		out.Line(2, cli.Colorless("note: "+note))
 	}
 	if missing := r.missing(); missing != "" {
 		out.Line(2, cli.Cell{Text: "not compared: " + missing, Color: cli.Red})
 	}
-	out.Line(2, cli.Plain(r.counts()))
+	out.Line(2, cli.Colorless(r.counts()))
 	if r.digest() == "" || !r.reviewed() {
 		return
 	}
-	out.Line(2, cli.Plain("to accept exactly this change, add to the OperatorPolicy:"))
+	out.Line(2, cli.Colorless("to accept exactly this change, add to the OperatorPolicy:"))
 	out.Line(0)
 	for i, line := range []string{"spec:", "consent:", "accepted:", "- " + r.digest() + " # " + r.CSV} {
-		out.Line(4+2*min(i, 2), cli.Plain(line))
+		out.Line(4+2*min(i, 2), cli.Colorless(line))
 	}
 }
 
@@ -128,4 +130,90 @@ func printJSON(w io.Writer, results []*result) error {
 		}
 	}
 	return cli.JSON(w, items)
+}
+
+// result is what is printed of one ClusterServiceVersion.
+type result struct {
+	// plan is the InstallPlan that brings it, as namespace/name; empty for one of a catalog.
+	plan string
+	*change.Set
+	// notCompared are the parts that the input does not contain, and why states what it has instead. Without them a
+	// digest would stand for another change.
+	notCompared []part
+	why         string
+}
+
+// part is what a comparison is about.
+type part string
+
+// digest returns what identifies the change; empty if not everything was compared.
+func (r *result) digest() string {
+	if len(r.notCompared) > 0 {
+		return ""
+	}
+	return r.Digest()
+}
+
+// reviewed reports whether a policy can hold the change.
+func (r *result) reviewed() bool {
+	return slices.ContainsFunc(r.Differences,
+		func(d change.Difference) bool { return slices.Contains(change.Reviewable, d.Class) })
+}
+
+// risky returns the number of risky differences.
+func (r *result) risky() int {
+	n := 0
+	for _, d := range r.Differences {
+		if d.Risk == change.Risky {
+			n++
+		}
+	}
+	return n
+}
+
+// title names what replaces what.
+func (r *result) title() string {
+	title := text.Name(r.CSV)
+	if r.From == "" {
+		title += " is installed for the first time"
+	} else {
+		title += " replaces " + text.Name(r.From)
+	}
+	if r.plan != "" {
+		title = text.Escape(r.plan) + ": " + title
+	}
+	return title
+}
+
+// origin names the package, and where it comes from.
+func (r *result) origin() string {
+	var parts []string
+	add := func(what, name string) {
+		if name != "" {
+			parts = append(parts, what+" "+text.Name(name))
+		}
+	}
+	add("package", r.Package)
+	addVersion := func(what, version, release string) {
+		if version != "" {
+			parts = append(parts, what+" "+olm.VersionText(text.Name(version), release))
+		}
+	}
+	addVersion("version", r.Version, r.Release)
+	addVersion("before", r.FromVersion, r.FromRelease)
+	add("channel", r.Channel)
+	add("catalog", r.Catalog)
+	return strings.Join(parts, ", ")
+}
+
+// missing names what was not compared, as a sentence; empty if everything was.
+func (r *result) missing() string {
+	if len(r.notCompared) == 0 {
+		return ""
+	}
+	names := make([]string, len(r.notCompared))
+	for i, p := range r.notCompared {
+		names[i] = string(p)
+	}
+	return strings.Join(names, ", ") + ": " + r.why
 }

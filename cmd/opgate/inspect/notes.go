@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
-	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
@@ -122,12 +121,6 @@ func (c *Cluster) policyNotes(p *operatorpolicy.Policy) []string {
 	}
 	governed := "package " + text.Name(p.Package) + " in namespace " + text.Name(p.TargetNamespace)
 	notes := []string{"governs " + governed + onlyInforms(p)}
-	switch p.Object.Spec.PlanApproval {
-	case policyv1beta2.PlanApprovalIfAllowed:
-		notes = append(notes, "approves what it allows, whatever Subscriptions ask for")
-	case policyv1beta2.PlanApprovalIfRequested:
-		notes = append(notes, "approves what it allows for Subscriptions that ask for Automatic")
-	}
 	if all := rules.Overlapping(c.WithDependencies(p.TargetNamespace), p.Package); p.Enforced && len(all) > 1 {
 		var names []string
 		for _, p := range all {

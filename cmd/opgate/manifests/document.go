@@ -114,16 +114,26 @@ func (d *document) repeated() (problems []Problem) {
 
 func repeats(field string) string { return field + " stands there twice" }
 
-// isSpecial finds what plainYAML leaves to yamlValue: comments about this program, anchors and merge keys, tags, quoted keys,
-// which may be equal to others once they are text, and characters that may end a line.
-var isSpecial = regexp.MustCompile(`opgate:|&|<<|!|["']\s*:|\r|[^\x00-\x7f]`)
+// isSpecial reports whether a text has what plainYAML leaves to yamlValue: comments about this program, anchors and merge
+// keys, tags, quoted keys, which may be equal to others once they are text, and characters that may end a line.
+func isSpecial(text []byte) bool {
+	last := byte(0)
+	for _, b := range text {
+		quoted := b == ':' && (last == '"' || last == '\'')
+		if quoted || b == '&' || b == '!' || b == '\r' || b > '~' {
+			return true
+		}
+		if b > ' ' {
+			last = b
+		}
+	}
+	return bytes.Contains(text, []byte("<<")) || bytes.Contains(text, []byte("opgate:"))
+}
 
 // plainYAML reads a document that is a block mapping without anything special, as most are. None has another document
 // behind it, so that its tree is parsed only when a line is needed.
 func plainYAML(c chunk, at Place) (d document, ok bool) {
-	if isSpecial.Match(c.text) {
-		return d, false
-	}
+	whole := c.text
 	for at.Line = c.line; len(c.text) > 0; at.Line++ {
 		line, rest, _ := bytes.Cut(c.text, []byte("\n"))
 		if blank := len(bytes.TrimSpace(line)) == 0; !blank && line[0] != '#' && string(line) != "---" {
@@ -131,7 +141,7 @@ func plainYAML(c chunk, at Place) (d document, ok bool) {
 		}
 		c.text = rest
 	}
-	if len(c.text) == 0 || !unicode.IsLetter(rune(c.text[0])) {
+	if len(c.text) == 0 || !unicode.IsLetter(rune(c.text[0])) || isSpecial(whole) {
 		return d, false
 	}
 	raw, err := yaml.YAMLToJSONStrict(c.text)
@@ -217,4 +227,66 @@ func reworded(err error) string {
 	s = strings.TrimPrefix(strings.TrimPrefix(s, "yaml: "), "json: ")
 	s = strings.TrimPrefix(strings.TrimSpace(s), "unmarshal errors:\n")
 	return lineInError.ReplaceAllString(strings.Join(strings.Fields(s), " "), "")
+}
+
+// chunk is the text of one document of a YAML stream.
+type chunk struct {
+	text []byte
+	// number counts the documents of the stream from 1.
+	number int
+	// line is the line of the file on which the text begins.
+	line int
+}
+
+// split cuts a YAML stream at its document markers. Lines end with LF: where the YAML parser alone sees a line, and a
+// document begins there, that is more than one document in a chunk, which is a problem. Documents without content are
+// left out but counted.
+func split(data []byte) (chunks []chunk) {
+	c, at, start, explicit := chunk{line: 1}, 0, 0, false
+	end := func() {
+		c.text = data[start:at]
+		empty := blank(c.text)
+		if explicit || !empty {
+			c.number++
+		}
+		if !empty {
+			chunks = append(chunks, c)
+		}
+	}
+	line := 1
+	for text := range bytes.Lines(data) {
+		switch marker(text) {
+		case "---":
+			end()
+			start, c.line, explicit = at, line, true
+		case "...":
+			end()
+			start, c.line, explicit = at+len(text), line+1, false
+		}
+		at, line = at+len(text), line+1
+	}
+	end()
+	return chunks
+}
+
+// marker returns the document marker that a line begins with, or "".
+func marker(line []byte) string {
+	if len(line) < 3 || len(line) > 3 && !bytes.ContainsAny(line[3:4], " \t\r\n") {
+		return ""
+	}
+	if m := string(line[:3]); m == "---" || m == "..." {
+		return m
+	}
+	return ""
+}
+
+// blank reports whether a document's text is only its marker, comments, directives and white space.
+func blank(text []byte) bool {
+	text = text[len(marker(text[:min(len(text), 4)])):]
+	for line := range bytes.Lines(text) {
+		if trimmed := bytes.TrimSpace(line); len(trimmed) > 0 && trimmed[0] != '#' && line[0] != '%' {
+			return false
+		}
+	}
+	return true
 }

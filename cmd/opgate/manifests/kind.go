@@ -94,9 +94,9 @@ var kinds = withContext(
 			func(c *olm.CatalogSource) *olm.ObjectMeta { return &c.Metadata }, "sourceType"), false},
 	kind{olm.OperatorGroupGVK, snapshot.OperatorGroups, readOperatorGroup, false},
 	kind{earlierGroup, snapshot.OperatorGroups, readOperatorGroup, false},
-	kind{olm.ClusterExtensionGVK, nil, reads(anyFields, olm.Decode[olm.ClusterExtension],
+	kind{olm.ClusterExtensionGVK, nil, reads(nil, olm.Decode[olm.ClusterExtension],
 		func(e *olm.ClusterExtension) *olm.ObjectMeta { return &e.Metadata }, "namespace", "source"), false},
-	kind{olm.ClusterCatalogGVK, nil, reads(anyFields, olm.Decode[olm.ClusterCatalog],
+	kind{olm.ClusterCatalogGVK, nil, reads(nil, olm.Decode[olm.ClusterCatalog],
 		func(c *olm.ClusterCatalog) *olm.ObjectMeta { return &c.Metadata }, "source"), false},
 	kind{olm.V1.WithKind(olm.KindOperatorCondition), snapshot.OperatorConditions, readMetadata, true},
 	kind{snapshot.Namespaces.GroupVersionKind, snapshot.Namespaces, readNamespace, true},
@@ -244,13 +244,16 @@ func readEarlierPolicy(raw []byte, o *Object) []fieldFault {
 }
 
 // reads returns the reader of a kind. It finds the fields that are unknown, by a function, and those that are missing
-// in spec, and decodes what is judged.
+// in spec, and decodes what is judged. Fields of kinds of OLM v1 differ between its versions: for these unknown is nil.
 func reads[T any](
 	unknown func(raw []byte) []fieldFault, decode func(raw []byte) (*T, error), names func(*T) *olm.ObjectMeta,
 	required ...string,
 ) func([]byte, *Object) []fieldFault {
 	return func(raw []byte, o *Object) []fieldFault {
-		faults := unknown(raw)
+		var faults []fieldFault
+		if unknown != nil {
+			faults = unknown(raw)
+		}
 		if len(required) > 0 {
 			faults = append(faults, missing(raw, required)...)
 		}
@@ -263,10 +266,6 @@ func reads[T any](
 		return faults
 	}
 }
-
-// anyFields is for a kind of OLM v1, whose fields differ between its versions: those that are not known are not looked
-// for.
-func anyFields([]byte) []fieldFault { return nil }
 
 func as[T any](raw []byte) (*T, error) {
 	value := new(T)

@@ -212,8 +212,8 @@ func (in *Input) describe() {
 	}
 }
 
-// Unusable prints the problems that concern operators, and returns an error that counts them.
-func (in *Input) Unusable(stderr io.Writer) error {
+// unusable prints the problems that concern operators, and returns an error that counts them.
+func (in *Input) unusable(stderr io.Writer) error {
 	out, n := bufio.NewWriter(stderr), 0
 	for _, p := range in.Problems {
 		if p.Operators || p.hides {
@@ -235,7 +235,7 @@ func Read(files []string, stdin io.Reader, stderr io.Writer, o Options) (*Unit, 
 	if err != nil {
 		return nil, &cli.ExitError{Code: cli.ExitUnusable, Message: err.Error()}
 	}
-	if err := in.Unusable(stderr); err != nil {
+	if err := in.unusable(stderr); err != nil {
 		return nil, err
 	}
 	for _, p := range in.Problems {

@@ -112,6 +112,7 @@ func pendingCommand(now func() time.Time) *cobra.Command {
 			if err := p.print(plans); err != nil || !watch {
 				return err
 			}
+			cmd.SetErr(io.Discard) // what could not be read was said
 			return wait.PollUntilContextCancel(cmd.Context(), watchInterval, false, func(context.Context) (bool, error) {
 				plans, err := o.pending(cmd, selector, now)
 				if err != nil {
@@ -148,8 +149,8 @@ func (o *options) pending(cmd *cobra.Command, selector string, now func() time.T
 	return slices.DeleteFunc(plans, func(p pendingPlan) bool { return selected != nil && !selected[p.key()] }), err
 }
 
-// selected returns which plans a label selector selects, as the API server says: rules read no labels of plans, so that
-// they are not kept. It is nil without a selector.
+// selected returns the plans that the API server selects by labels, which rules do not read and so nothing keeps; nil
+// without a selector.
 func (o *options) selected(cmd *cobra.Command, selector string) (map[types.NamespacedName]bool, error) {
 	if selector == "" {
 		return nil, nil

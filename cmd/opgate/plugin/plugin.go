@@ -44,19 +44,11 @@ func Commands(now func() time.Time) []*cobra.Command {
 // register adds the flags of a command, with the output formats that it has besides those of data.
 func (o *options) register(cmd *cobra.Command, formats ...string) {
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cli.Usage(cmd, "%v", err) })
 	cmd.Flags().SortFlags = false
 	o.output.register(cmd, formats...)
 	o.kubeconfig.RegisterNamespace(cmd)
 	o.kubeconfig.Register(cmd)
 	cli.CompleteFunc(cmd, "namespace", completeNamespaces)
-	arguments := cmd.Args
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if err := arguments(cmd, args); err != nil {
-			return cli.Usage(cmd, "%v", err)
-		}
-		return nil
-	}
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if err := o.output.complete(); err != nil {

@@ -335,16 +335,16 @@ func (w *walk) describe(l *link, depth int) []cli.Cell {
 	}
 	switch {
 	case l.Relation == applies:
-		return []cli.Cell{cli.Plain("applies "), label}
+		return []cli.Cell{cli.Colorless("applies "), label}
 	case l.Relation != waitsFor:
 		return []cli.Cell{label}
 	case l.Unmet == "":
-		return []cli.Cell{cli.Plain("after "), label, cli.Plain(wanted(l))}
+		return []cli.Cell{cli.Colorless("after "), label, cli.Colorless(wanted(l))}
 	}
-	return []cli.Cell{cli.Plain("waits for "), label, {Text: wanted(l) + ", is " + l.Unmet, Color: cli.Yellow}}
+	return []cli.Cell{cli.Colorless("waits for "), label, {Text: wanted(l) + ", is " + l.Unmet, Color: cli.Yellow}}
 }
 
-// wanted says in which state an object has to be.
+// wanted is the state that an object has to be in, as text.
 func wanted(l *link) string {
 	if l.Want == "" {
 		return ""

@@ -232,24 +232,24 @@ func (a *answer) print(out io.Writer, format *output, q *question) error {
 	p := cli.NewPrinter(out)
 	p.Line(0, decided(a.Decision, a.decision), cli.Cell{Text: " " + a.Object, Color: cli.Bold})
 	for _, o := range a.Operators {
-		p.Line(2, cli.Plain(o.Describe()), decided(o.Disposition, o.Decision), cli.Plain(o.Because()))
+		p.Line(2, cli.Colorless(o.Describe()), decided(o.Disposition, o.Decision), cli.Colorless(o.Because()))
 	}
 	for _, r := range a.Reasons {
-		p.Line(2, cli.Cell{Text: string(r.Rule), Color: cli.Bold}, cli.Plain(strings.TrimRight("  "+r.Source, " ")))
-		p.Line(4, cli.Plain(r.Message))
+		p.Line(2, cli.Cell{Text: string(r.Rule), Color: cli.Bold}, cli.Colorless(strings.TrimRight("  "+r.Source, " ")))
+		p.Line(4, cli.Colorless(r.Message))
 	}
 	for _, e := range a.Edits {
-		p.Line(2, cli.Plain("an edit of "+e.Source+" that ends "+string(e.Rule)+": "+e.Edit))
-		p.Line(4, cli.Plain(e.Command))
+		p.Line(2, cli.Colorless("an edit of "+e.Source+" that ends "+string(e.Rule)+": "+e.Edit))
+		p.Line(4, cli.Colorless(e.Command))
 		if q.Kind == snapshot.InstallPlans && (e.Rule == bundle.RuleVersion || e.Rule == bundle.RuleVersionRange) {
-			p.Line(4, cli.Plain("kubectl opgate why installplan "+displayKey(q.key)+" --write FILE"))
+			p.Line(4, cli.Colorless("kubectl opgate why installplan "+displayKey(q.key)+" --write FILE"))
 		}
 	}
 	for _, w := range a.Warnings {
 		p.Line(2, cli.Cell{Text: "warning: " + w, Color: cli.Yellow})
 	}
 	for _, n := range a.Notes {
-		p.Line(2, cli.Plain(n))
+		p.Line(2, cli.Colorless(n))
 	}
 	return p.Flush()
 }
