@@ -25,7 +25,7 @@ func commentsOf(c chunk, node *yamltree.Node) (comments []Comment) {
 	said := commentsBelow(node)
 	rest := c.text
 	for line := c.line; len(rest) > 0; line++ {
-		end := LineLength(rest)
+		end := lineLength(rest)
 		if m := aboutOpgate.FindStringSubmatch(string(rest[:end])); m != nil && said[m[1]] {
 			comments = append(comments, Comment{line, m[1]})
 		}

@@ -98,7 +98,7 @@ func problemAt(at Place, text string) Problem { return Problem{Place: at, Text: 
 func lineBreaks(text []byte) int {
 	n := 0
 	for len(text) > 0 {
-		length := LineLength(text)
+		length := lineLength(text)
 		if length == len(text) && breakLength(text[length-1:]) == 0 {
 			break
 		}

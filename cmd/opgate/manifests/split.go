@@ -32,7 +32,7 @@ func split(data []byte) []chunk {
 		}
 	}
 	for at := 0; at < len(data); {
-		next := at + LineLength(data[at:])
+		next := at + lineLength(data[at:])
 		switch marker(data[at:next]) {
 		case "---":
 			end(at)
@@ -58,8 +58,8 @@ func marker(line []byte) string {
 	return ""
 }
 
-// LineLength is the length of the first line with its end.
-func LineLength(data []byte) int {
+// lineLength is the length of the first line with its end.
+func lineLength(data []byte) int {
 	for i := range data {
 		if n := breakLength(data[i:]); n > 0 {
 			return i + n
@@ -91,11 +91,11 @@ func breakLength(data []byte) int {
 
 // blank reports whether a document's text is only its marker, comments, directives and white space.
 func blank(text []byte) bool {
-	if m := marker(text[:LineLength(text)]); m != "" {
+	if m := marker(text[:lineLength(text)]); m != "" {
 		text = text[len(m):]
 	}
 	for len(text) > 0 {
-		n := LineLength(text)
+		n := lineLength(text)
 		if trimmed := bytes.TrimSpace(text[:n]); len(trimmed) > 0 && trimmed[0] != '#' && text[0] != '%' {
 			return false
 		}

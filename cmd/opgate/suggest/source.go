@@ -68,10 +68,11 @@ func valuesOf(documents []*yaml.Node) (values []any, err error) {
 	return values, nil
 }
 
-// position returns where a node begins, with its anchor and tag.
+// position returns where a node begins, with its anchor and tag. Lines end with LF: where the parser sees others too, it
+// is another place, and nothing can be inserted.
 func (s *source) position(n *yaml.Node) (at int) {
 	for range n.Line - 1 {
-		at += manifests.LineLength(s.after[at:])
+		at += bytes.IndexByte(s.after[at:], '\n') + 1
 	}
 	for range n.Column - 1 {
 		_, size := utf8.DecodeRune(s.after[at:])
@@ -82,8 +83,10 @@ func (s *source) position(n *yaml.Node) (at int) {
 
 // lineEnd returns how lines end: as the first one does.
 func (s *source) lineEnd() string {
-	first := s.after[:manifests.LineLength(s.after)]
-	return string(first[len(bytes.TrimRight(first, "\r\n")):])
+	if first, _, _ := bytes.Cut(s.after, []byte("\n")); bytes.HasSuffix(first, []byte("\r")) {
+		return "\r\n"
+	}
+	return "\n"
 }
 
 // endsLine reports whether a line ends at an offset.
@@ -132,7 +135,7 @@ func (s *source) addTo(list *yaml.Node, texts ...string) error {
 	}
 	last := list.Content[len(list.Content)-1]
 	begin := s.position(last)
-	before := string(s.after[begin-last.Column+1 : begin])
+	before := string(s.after[bytes.LastIndexByte(s.after[:begin], '\n')+1 : begin])
 	between, isFlow := ", ", list.Style&yaml.FlowStyle != 0
 	if !isFlow {
 		between = s.lineEnd() + strings.Repeat(" ", list.Column-1) + "- "
