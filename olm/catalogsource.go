@@ -2,11 +2,14 @@ package olm
 
 import (
 	"crypto/sha256"
-	"encoding/json"
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/opgate/opgate/internal/apijson"
 	"github.com/opgate/opgate/internal/metakey"
@@ -49,7 +52,7 @@ func (c *CatalogSource) Healthy() bool { return c.Status.Connection.State == con
 // that OLM makes for its pods. OLM connects to what the status names, and corrects it only when it makes a new pod.
 func (c *CatalogSource) ServedImage() string {
 	service := Catalog{Namespace: c.Metadata.Namespace, Name: c.Metadata.Name}.Service()
-	made := registryService{Namespace: service.Namespace, Name: service.Name, Port: registryPort}
+	made := registryService{Namespace: service.Namespace, Name: service.Name, Port: strconv.Itoa(registryPort)}
 	if c.Status.Service != nil && *c.Status.Service != made {
 		return ""
 	}
@@ -114,7 +117,7 @@ func (s *CatalogSourceSpec) Registry() string {
 }
 
 // registryPort is the port of such a Service, and of the pods.
-const registryPort = "50051"
+const registryPort = 50051
 
 // Service returns the namespace and the name of the Service by which OLM connects to a catalog that it runs from an image
 // (Service in operator-lifecycle-manager pkg/controller/registry/reconciler/grpc.go). Several catalogs may have the same.
@@ -133,38 +136,21 @@ type CatalogService struct {
 
 // DecodeCatalogService reads the JSON of a Service. It returns nil for one without OLM's label.
 func DecodeCatalogService(raw []byte) (*CatalogService, error) {
-	o, err := Decode[struct {
-		Metadata struct {
-			Namespace string `json:"namespace"`
-			Name      string `json:"name"`
-			Labels    struct {
-				Hash *string `json:"olm.service-spec-hash"`
-			} `json:"labels"`
-		} `json:"metadata"`
-		Spec struct {
-			Type     string            `json:"type"`
-			Selector map[string]string `json:"selector"`
-			Ports    []struct {
-				Protocol   string          `json:"protocol"`
-				Port       json.RawMessage `json:"port"`
-				TargetPort json.RawMessage `json:"targetPort"`
-			} `json:"ports"`
-		} `json:"spec"`
-	}](raw)
+	o, err := Decode[corev1.Service](raw)
 	if err != nil {
 		return nil, err
 	}
-	if o.Metadata.Labels.Hash == nil {
+	if _, made := o.Labels["olm.service-spec-hash"]; !made {
 		return nil, nil //nolint:nilnil // there is neither
 	}
-	s := &CatalogService{Service: Catalog{Namespace: o.Metadata.Namespace, Name: o.Metadata.Name}}
+	s := &CatalogService{Service: Catalog{Namespace: o.Namespace, Name: o.Name}}
 	name := o.Spec.Selector[metakey.CatalogSource]
-	if len(o.Spec.Ports) != 1 || o.Spec.Type != "" && o.Spec.Type != "ClusterIP" ||
+	if len(o.Spec.Ports) != 1 || o.Spec.Type != "" && o.Spec.Type != corev1.ServiceTypeClusterIP ||
 		!maps.Equal(o.Spec.Selector, map[string]string{metakey.CatalogSource: name, metakey.OLMManaged: "true"}) {
 		return s, nil
 	}
-	if p := o.Spec.Ports[0]; string(p.Port) == registryPort && string(p.TargetPort) == registryPort &&
-		(p.Protocol == "" || p.Protocol == "TCP") {
+	if p := o.Spec.Ports[0]; p.Port == registryPort && p.TargetPort == intstr.FromInt32(registryPort) &&
+		(p.Protocol == "" || p.Protocol == corev1.ProtocolTCP) {
 		s.Selects = name
 	}
 	return s, nil
@@ -186,41 +172,23 @@ type CatalogPod struct {
 	Digest string
 }
 
-// containerStatus is what is read of the status of a container.
-type containerStatus struct {
-	Name    string `json:"name"`
-	ImageID string `json:"imageID"`
-}
-
 // DecodeCatalogPod reads the JSON of a pod. It returns nil for one that serves no catalog: it has ended, or has no such
 // label.
 func DecodeCatalogPod(raw []byte) (*CatalogPod, error) {
-	pod, err := Decode[struct {
-		Metadata struct {
-			Namespace string `json:"namespace"`
-			Labels    struct {
-				Catalog string `json:"olm.catalogSource"`
-			} `json:"labels"`
-		} `json:"metadata"`
-		Status struct {
-			Phase string            `json:"phase"`
-			Init  []containerStatus `json:"initContainerStatuses"`
-			Main  []containerStatus `json:"containerStatuses"`
-		} `json:"status"`
-	}](raw)
+	pod, err := Decode[corev1.Pod](raw)
 	if err != nil {
 		return nil, err
 	}
-	name := pod.Metadata.Labels.Catalog
-	if name == "" || pod.Status.Phase == "Succeeded" || pod.Status.Phase == "Failed" {
+	name := pod.Labels[metakey.CatalogSource]
+	if name == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return nil, nil //nolint:nilnil // there is neither
 	}
-	served := &CatalogPod{Catalog: Catalog{Namespace: pod.Metadata.Namespace, Name: name}}
-	statuses, container := pod.Status.Main, serverContainer
-	if len(pod.Status.Init) > 0 {
-		statuses, container = pod.Status.Init, extractContainer
+	served := &CatalogPod{Catalog: Catalog{Namespace: pod.Namespace, Name: name}}
+	statuses, container := pod.Status.ContainerStatuses, serverContainer
+	if len(pod.Status.InitContainerStatuses) > 0 {
+		statuses, container = pod.Status.InitContainerStatuses, extractContainer
 	}
-	if i := slices.IndexFunc(statuses, func(s containerStatus) bool { return s.Name == container }); i >= 0 {
+	if i := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return s.Name == container }); i >= 0 {
 		served.Digest = digestOfID(statuses[i].ImageID)
 	}
 	return served, nil

@@ -78,13 +78,14 @@ func (d *Demands) ScopeMatters() bool {
 	return err != nil || len(most) != len(least)
 }
 
-// ClusterPermissions returns the cluster-wide rights. If the scope is not known and matters, the namespaced ones are
+// ClusterPermissions returns the cluster-wide rights, each with lists apiGroups, resources, verbs, resourceNames and
+// nonResourceURLs. If the scope is not known and matters, the namespaced ones are
 // missing.
 func (d *Demands) ClusterPermissions() ([]map[string][]string, error) {
 	return d.rights(&d.Spec.clusterPermissions, d.Scope == ScopeCluster, true)
 }
 
-// Permissions returns the namespaced rights.
+// Permissions returns the namespaced rights, in the same form.
 func (d *Demands) Permissions() ([]map[string][]string, error) {
 	return d.rights(&unread{}, true, false)
 }
@@ -124,10 +125,11 @@ type webhookRule struct {
 	Operations  []string `json:"operations"`
 }
 
-// Webhooks returns the rules of webhooks, and an empty one for a webhook that has none, such as one for conversion.
+// Webhooks returns the rules of webhooks, each with lists type, apiGroups, apiVersions, resources and operations, and an
+// empty one for a webhook that has none, such as one for conversion.
 func (d *Demands) Webhooks() ([]map[string][]string, error) {
-	var webhooks []webhook
-	if err := d.Spec.webhooks.read("webhookdefinitions", &webhooks); err != nil {
+	webhooks, err := d.webhooks()
+	if err != nil {
 		return nil, err
 	}
 	var lists []map[string][]string
@@ -146,15 +148,17 @@ func (d *Demands) Webhooks() ([]map[string][]string, error) {
 // ConversionCRDs returns the names of the CustomResourceDefinitions whose objects the operator's webhooks convert: OLM
 // writes the webhook into these. The definitions that a bundle brings are not read.
 func (d *Demands) ConversionCRDs() ([]string, error) {
-	var webhooks []webhook
-	if err := d.Spec.webhooks.read("webhookdefinitions", &webhooks); err != nil {
-		return nil, err
-	}
+	webhooks, err := d.webhooks()
 	var names []string
 	for _, w := range webhooks {
 		names = append(names, w.ConversionCRDs...)
 	}
-	return names, nil
+	return names, err
+}
+
+func (d *Demands) webhooks() (webhooks []webhook, err error) {
+	err = d.Spec.webhooks.read("webhookdefinitions", &webhooks)
+	return webhooks, err
 }
 
 // Annotations returns the annotations of the ClusterServiceVersion, nil for one that is longer than maxAnnotation.

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/opgate/opgate/internal/apijson"
 	"github.com/opgate/opgate/internal/text"
 )
 
@@ -79,11 +81,15 @@ type installedAt string
 
 // UnmarshalJSON takes the first condition Installed that is True.
 func (at *installedAt) UnmarshalJSON(raw []byte) error {
-	all, err := readConditions[struct {
+	if n, _ := apijson.Measure(raw); n > maxConditionValues {
+		return fmt.Errorf("the conditions hold %d values, at most %d are read", n, maxConditionValues)
+	}
+	var all []struct {
 		Type               string `json:"type"`
 		Status             string `json:"status"`
 		LastTransitionTime string `json:"lastTransitionTime"`
-	}](raw)
+	}
+	err := apijson.Unmarshal(raw, &all)
 	*at = ""
 	for i := range all {
 		if c := &all[i]; *at == "" && c.Type == "Installed" && c.Status == "True" {

@@ -1,7 +1,17 @@
+// Package olm defines OLM's API as far as it is used here: kinds and resources, labels, annotations and phases, the
+// parts of objects that are read, the properties of bundles, versions and version ranges. It is pure and judges
+// nothing: package rules does.
+//
+// Types have only the fields that are read. They are decoded from the API server's JSON with sigs.k8s.io/json, which
+// reads keys as the API server does (case-sensitive, the last of two duplicates counts); encoding/json would match keys
+// in any case, and a key that the gate reads and the API server does not is a bypass. Decoding is lenient:
+// a part that is too large or has the wrong shape is recorded as unreadable, with the reason, if the rest of the object
+// can be judged without it.
 package olm
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -155,3 +165,126 @@ func (m *ObjectMeta) Key() string {
 	}
 	return m.Namespace + "/" + name
 }
+
+// DecodePlan reads the JSON of an InstallPlan; one with more values than maxPlanValues is an error.
+func DecodePlan(raw []byte) (*InstallPlan, error) {
+	if n, _ := apijson.Measure(raw); n > maxPlanValues {
+		return nil, fmt.Errorf("the InstallPlan holds %d values, at most %d are read", n, maxPlanValues)
+	}
+	return Decode[InstallPlan](raw)
+}
+
+// Decode reads the JSON of an object of OLM; of an InstallPlan see DecodePlan.
+func Decode[T any](raw []byte) (*T, error) {
+	into := new(T)
+	if err := apijson.Unmarshal(raw, into); err != nil {
+		return nil, fmt.Errorf("decode %T: %w", *into, err)
+	}
+	return into, nil
+}
+
+// Limits of what is read of OLM's objects, which may be as large as etcd accepts (1.5 MiB) and are written by tenants,
+// or come from any catalog. A list of empty objects takes a hundred times its size when decoded, so values are counted
+// first. What exceeds a limit is not read, and holds whatever depends on it. The limit of a whole review
+// is in package admission. docs/performance.md lists all of them.
+const (
+	// MaxValues bounds the JSON of the properties of a bundle: elements of lists and members of objects, at any depth.
+	// The largest operators in use have some 200 kinds.
+	MaxValues = 32_768
+	// MaxProperties bounds the number of properties of one bundle.
+	MaxProperties = 4096
+	// maxListValues and maxListBytes bound each of the lists clusterPermissions, permissions and webhookdefinitions,
+	// and the annotations, of a ClusterServiceVersion, and an RBAC object of a plan. The largest operators in use have
+	// some 700 rules, of twenty values and 150 bytes each.
+	maxListValues = MaxValues
+	maxListBytes  = 256 << 10
+	// maxImages bounds the images of the Deployments of a ClusterServiceVersion, and those in spec.relatedImages;
+	// maxImageText each text of one, in bytes. The largest operators in use name some 200.
+	maxImages    = 1000
+	maxImageText = 512
+	// maxAnnotation bounds one annotation of a ClusterServiceVersion that CEL rules may read, as JSON in bytes.
+	maxAnnotation = 1 << 10
+	// maxPlanValues bounds a whole InstallPlan, in which a manifest is one value. One step has about 12.
+	maxPlanValues = 131_072
+	// MaxPlanEntries bounds the total of names, steps and bundle lookups of a plan. The largest plans in use have some
+	// 400.
+	MaxPlanEntries = 16_384
+	// maxMessage bounds the message of a plan, as stored, in bytes.
+	maxMessage = 1 << 10
+	// maxGroupValues bounds the names in an OperatorGroup, including its status.
+	maxGroupValues = 65_536
+	// maxConfigValues and maxConfigBytes bound spec.config of a Subscription, which is kept as a whole; maxConfigFault
+	// bounds the text about one that cannot be read, in bytes.
+	maxConfigValues = 2048
+	maxConfigBytes  = 16 << 10
+	maxConfigFault  = 200
+	// maxReportedValues and maxReportedBytes bound lists that are only reported on: the conditions of a Subscription,
+	// and the install modes of a ClusterServiceVersion.
+	maxReportedValues = 1024
+	maxReportedBytes  = 64 << 10
+	// maxStoredDeployments bounds the Deployments of one operator, of which those in use have a dozen; maxUnmet the
+	// requirements that it does not meet, of which the first are shown, and maxUnmetText each of them, in bytes.
+	maxStoredDeployments = 1000
+	maxUnmet             = 5
+	maxUnmetText         = 500
+	// maxConditionValues bounds an OperatorCondition, and the conditions of an InstallPlan. One condition has
+	// six values.
+	maxConditionValues = 4096
+)
+
+func tooLargeToReport(raw []byte) bool {
+	n, _ := apijson.Measure(raw)
+	return n > maxReportedValues || len(raw) > maxReportedBytes
+}
+
+// Group is the API group of OLM, of which the Constraint is part too.
+const Group = "operators.coreos.com"
+
+// The kinds of OLM that are read or written here.
+const (
+	KindSubscription          = "Subscription"
+	KindInstallPlan           = "InstallPlan"
+	KindClusterServiceVersion = "ClusterServiceVersion"
+	KindCatalogSource         = "CatalogSource"
+	KindOperatorGroup         = "OperatorGroup"
+	KindOperatorCondition     = "OperatorCondition"
+	KindPackageManifest       = "PackageManifest"
+	KindClusterExtension      = "ClusterExtension"
+	KindClusterCatalog        = "ClusterCatalog"
+	KindClusterObjectSet      = "ClusterObjectSet"
+)
+
+// The versions of OLM's API: V1 is that of OperatorGroup, V2 that of OperatorCondition, V1alpha1 that of the other
+// kinds.
+var (
+	V1alpha1 = schema.GroupVersion{Group: Group, Version: "v1alpha1"}
+	V1       = schema.GroupVersion{Group: Group, Version: "v1"}
+	V2       = schema.GroupVersion{Group: Group, Version: "v2"}
+)
+
+// ExtensionsV1 is the API of OLM v1, a successor of OLM which may be on the same cluster.
+var ExtensionsV1 = schema.GroupVersion{Group: "olm.operatorframework.io", Version: "v1"}
+
+// The kinds with their versions.
+var (
+	SubscriptionGVK          = V1alpha1.WithKind(KindSubscription)
+	InstallPlanGVK           = V1alpha1.WithKind(KindInstallPlan)
+	ClusterServiceVersionGVK = V1alpha1.WithKind(KindClusterServiceVersion)
+	CatalogSourceGVK         = V1alpha1.WithKind(KindCatalogSource)
+	OperatorGroupGVK         = V1.WithKind(KindOperatorGroup)
+	OperatorConditionGVK     = V2.WithKind(KindOperatorCondition)
+	ClusterExtensionGVK      = ExtensionsV1.WithKind(KindClusterExtension)
+	ClusterCatalogGVK        = ExtensionsV1.WithKind(KindClusterCatalog)
+	ClusterObjectSetGVK      = ExtensionsV1.WithKind(KindClusterObjectSet)
+)
+
+// The resources with their versions. PackageManifests is an aggregated API, which can be listed but not watched.
+var (
+	Subscriptions          = V1alpha1.WithResource("subscriptions")
+	InstallPlans           = V1alpha1.WithResource("installplans")
+	ClusterServiceVersions = V1alpha1.WithResource("clusterserviceversions")
+	CatalogSources         = V1alpha1.WithResource("catalogsources")
+	OperatorGroups         = V1.WithResource("operatorgroups")
+	PackageManifests       = schema.GroupVersionResource{Group: "packages." + Group, Version: "v1",
+		Resource: "packagemanifests"}
+)

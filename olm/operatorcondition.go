@@ -2,98 +2,59 @@ package olm
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
+
+	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/opgate/opgate/internal/apijson"
 	"github.com/opgate/opgate/internal/text"
 )
 
-// OperatorCondition is what rules read of operators.coreos.com/v2 OperatorCondition, in which an operator reports its
-// state. It has the name of the ClusterServiceVersion that it is about.
-type OperatorCondition struct {
-	Metadata struct {
-		Name       string `json:"name"`
-		Namespace  string `json:"namespace"`
-		Generation int64  `json:"generation"`
-	} `json:"metadata"`
-	Spec struct {
-		// Conditions are those of the operator, which OLM copies to the status; Overrides are an admin's, and take
-		// precedence.
-		Conditions conditions `json:"conditions"`
-		Overrides  conditions `json:"overrides"`
-	} `json:"spec"`
-	Status struct {
-		Conditions conditions `json:"conditions"`
-	} `json:"status"`
-}
-
-// conditionUpgradeable is the type of the one condition that OLM supports.
-const conditionUpgradeable = "Upgradeable"
-
 // maxConditionMessage bounds what is shown of an operator's message, in bytes.
 const maxConditionMessage = 500
 
-// condition is a metav1.Condition as it is stored, whatever its fields hold.
-type condition struct {
-	Type               string `json:"type"`
-	Status             string `json:"status"`
-	Message            string `json:"message"`
-	ObservedGeneration int64  `json:"observedGeneration"`
-}
-
-// conditions has the condition Upgradeable of a list; nil if the list has none.
-type conditions struct{ upgradeable *condition }
-
-// UnmarshalJSON takes the first condition of the type, as OLM does.
-func (c *conditions) UnmarshalJSON(raw []byte) error {
-	all, err := readConditions[condition](raw)
-	*c = conditions{}
-	if i := slices.IndexFunc(all, func(c condition) bool { return c.Type == conditionUpgradeable }); i >= 0 {
-		c.upgradeable = &all[i]
-	}
-	return err
-}
-
-// readConditions reads a list of conditions. One that is too long is an error: one without a name takes sixteen times its
-// size.
-func readConditions[T any](raw []byte) (all []T, err error) {
+// DecodeOperatorCondition reads the JSON of an OperatorCondition; one with more values than maxConditionValues is an
+// error.
+func DecodeOperatorCondition(raw []byte) (*operatorsv2.OperatorCondition, error) {
 	if n, _ := apijson.Measure(raw); n > maxConditionValues {
-		return nil, fmt.Errorf("the conditions hold %d values, at most %d are read", n, maxConditionValues)
+		return nil, fmt.Errorf("the OperatorCondition holds %d values, at most %d are read", n, maxConditionValues)
 	}
-	err = apijson.Unmarshal(raw, &all)
-	return all, err
+	return Decode[operatorsv2.OperatorCondition](raw)
 }
 
-// NotUpgradeable returns why OLM would not replace the operator now, "" if it would. OLM reads its own copy of the
-// operator's conditions; before the first copy exists what the operator wrote counts, since OLM is about to copy it.
-func (c *OperatorCondition) NotUpgradeable() string {
-	override, observed, written := c.Spec.Overrides.upgradeable, c.Status.Conditions.upgradeable,
-		c.Spec.Conditions.upgradeable
+// NotUpgradeable returns why OLM would not replace the operator of an OperatorCondition now, "" if it would. OLM reads
+// its own copy of the operator's conditions; before the first copy exists what the operator wrote counts, since OLM is
+// about to copy it.
+func NotUpgradeable(c *operatorsv2.OperatorCondition) string {
+	const upgradeable = operatorsv2.Upgradeable
+	override, observed, written := meta.FindStatusCondition(c.Spec.Overrides, upgradeable),
+		meta.FindStatusCondition(c.Status.Conditions, upgradeable), meta.FindStatusCondition(c.Spec.Conditions, upgradeable)
 	switch {
-	case override != nil && override.Status == "True":
+	case override != nil && override.Status == metav1.ConditionTrue:
 		return ""
 	case override != nil:
-		return "spec.overrides sets " + conditionUpgradeable + " to " + override.describe()
-	case observed != nil && observed.ObservedGeneration != c.Metadata.Generation:
+		return "spec.overrides sets " + upgradeable + " to " + describe(override)
+	case observed != nil && observed.ObservedGeneration != c.Generation:
 		if written == nil {
-			return "status.conditions has an outdated " + conditionUpgradeable + " that spec.conditions does not have"
+			return "status.conditions has an outdated " + upgradeable + " that spec.conditions does not have"
 		}
-		return "OLM has not observed the present " + conditionUpgradeable + " in spec.conditions yet, " +
-			written.describe()
+		return "OLM has not observed the present " + upgradeable + " in spec.conditions yet, " + describe(written)
 	case observed == nil:
 		observed = written
 	}
-	if observed != nil && observed.Status == "False" {
-		return conditionUpgradeable + " is " + observed.describe()
+	if observed != nil && observed.Status == metav1.ConditionFalse {
+		return upgradeable + " is " + describe(observed)
 	}
 	return ""
 }
 
 // describe returns the status, with the message if there is one.
-func (c *condition) describe() string {
+func describe(c *metav1.Condition) string {
+	status := text.Name(string(c.Status))
 	if c.Message == "" {
-		return text.Name(c.Status)
+		return status
 	}
-	return text.Name(c.Status) + ", " + strconv.Quote(text.Truncate(c.Message, maxConditionMessage))
+	return status + ", " + strconv.Quote(text.Truncate(c.Message, maxConditionMessage))
 }

@@ -98,11 +98,11 @@ func TestNotUpgradeable(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c, err := Decode[OperatorCondition]([]byte(tt.object))
+			c, err := DecodeOperatorCondition([]byte(tt.object))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := c.NotUpgradeable(); got != tt.want {
+			if got := NotUpgradeable(c); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 		})
@@ -112,16 +112,16 @@ func TestNotUpgradeable(t *testing.T) {
 // TestOperatorConditionBounds: what a tenant may write takes bounded memory (threat G18).
 func TestOperatorConditionBounds(t *testing.T) {
 	many := strings.TrimSuffix(strings.Repeat(`{},`, maxConditionValues+1), ",")
-	if _, err := Decode[OperatorCondition]([]byte(`{"status":{"conditions":[` + many + `]}}`)); err == nil {
+	if _, err := DecodeOperatorCondition([]byte(`{"status":{"conditions":[` + many + `]}}`)); err == nil {
 		t.Error("any number of conditions is read")
 	}
-	c, err := Decode[OperatorCondition](
+	c, err := DecodeOperatorCondition(
 		[]byte(`{"status":{"conditions":[{"type":"Upgradeable","status":"False","message":"` +
 			strings.Repeat("x", 32768) + `"}]}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.NotUpgradeable(); len(got) > 2*maxConditionMessage {
+	if got := NotUpgradeable(c); len(got) > 2*maxConditionMessage {
 		t.Errorf("%d bytes are kept of a message", len(got))
 	}
 }

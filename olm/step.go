@@ -144,15 +144,6 @@ func (m *Manifest) same(o *Manifest) bool {
 	return m.Digest() == o.Digest()
 }
 
-// Text returns the manifest, or "" after Trim and if it is no JSON string.
-func (m *Manifest) Text() string {
-	raw, err := m.JSON()
-	if err != nil {
-		return ""
-	}
-	return string(raw)
-}
-
 // read reads the relevant parts of the object whose JSON is in a JSON string.
 func (m *Manifest) read(raw []byte) error {
 	var text string
@@ -198,9 +189,9 @@ func (r *StepResource) Subscription() *Subscription {
 	if r.Kind != KindSubscription || r.Manifest.subscription != nil || r.Manifest.text == nil {
 		return r.Manifest.subscription
 	}
-	sub, err := Decode[Subscription]([]byte(r.Manifest.Text()))
-	if err != nil {
-		return nil
+	raw, _ := r.Manifest.JSON() // nothing that can be decoded, if that fails
+	if sub, err := Decode[Subscription](raw); err == nil {
+		return sub
 	}
-	return sub
+	return nil
 }

@@ -299,23 +299,14 @@ func VersionText(version, release string) string {
 // releases are compared that are written as build metadata (1.2.3+2), in the older form: one without is the oldest.
 // What is no release does not count.
 func OlderVersion(version, than string) bool {
-	a, err := semver.ParseTolerant(version)
-	if err != nil {
-		return false
+	a, errA := semver.ParseTolerant(version)
+	b, errB := semver.ParseTolerant(than)
+	if errA != nil || errB != nil || !a.EQ(b) {
+		return errA == nil && errB == nil && a.LT(b)
 	}
-	b, err := semver.ParseTolerant(than)
-	if err != nil {
-		return false
-	}
-	if !a.EQ(b) {
-		return a.LT(b)
-	}
-	was, err := parseRelease(strings.Join(a.Build, "."))
-	if err != nil {
-		return false
-	}
-	is, err := parseRelease(strings.Join(b.Build, "."))
-	return err == nil && olderRelease(was, is)
+	was, errA := parseRelease(strings.Join(a.Build, "."))
+	is, errB := parseRelease(strings.Join(b.Build, "."))
+	return errA == nil && errB == nil && olderRelease(was, is)
 }
 
 // olderRelease compares releases of one version as OLM's catalogs do (Release.Compare in operator-registry
@@ -327,19 +318,15 @@ func olderRelease(release, than []semver.PRVersion) bool {
 	return slices.CompareFunc(release, than, semver.PRVersion.Compare) < 0
 }
 
-// DigestSize is the length of an image digest, "sha256:" and 64 hexadecimal digits.
-const DigestSize = len(digestPrefix) + 64
-
 const digestPrefix = "sha256:"
 
 // ImageDigest returns the digest at the end of an image reference, such as quay.io/example/etcd@sha256:…; "" if it has
 // none.
 func ImageDigest(image string) string {
-	_, digest := CutDigest(image)
-	if !ValidDigest(digest) {
-		return ""
+	if _, digest := CutDigest(image); ValidDigest(digest) {
+		return digest
 	}
-	return digest
+	return ""
 }
 
 // CutDigest cuts a name or an image reference before the last "@". The digest is "" without one, and may be no valid
@@ -354,6 +341,6 @@ func CutDigest(s string) (name, digest string) {
 
 // ValidDigest reports whether a text is the digest of an image: "sha256:" and 64 hexadecimal digits in lower case.
 func ValidDigest(s string) bool {
-	return len(s) == DigestSize && strings.HasPrefix(s, digestPrefix) &&
+	return len(s) == len(digestPrefix)+64 && strings.HasPrefix(s, digestPrefix) &&
 		strings.Trim(s[len(digestPrefix):], "0123456789abcdef") == ""
 }

@@ -129,9 +129,6 @@ func MayHaveCandidates(ns *state.Namespace) bool { return ns.Governed() || requi
 
 // requiresManual reports whether a policy or a Constraint makes OLM wait for approval in this namespace.
 func requiresManual(n *state.Namespace) bool {
-	if n == nil {
-		return false
-	}
 	if slices.ContainsFunc(n.Enforcing(), func(p *operatorpolicy.Policy) bool {
 		mode, _ := n.Approval(p)
 		return mode == olm.ApprovalManual || n.Subscribed(p)

@@ -124,7 +124,7 @@ func TestReleaseWritten(t *testing.T) {
 // TestReleaseInstalled: what is installed and states two releases is reported.
 func TestReleaseInstalled(t *testing.T) {
 	for spec, want := range map[string]verdict.Decision{"1": verdict.Allow, "2": verdict.Hold} {
-		installed, _ := state.InstalledBy(writtenAs(t, "1", spec))
+		installed, _ := installedBy(writtenAs(t, "1", spec))
 		ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes, CSVs: []state.Installed{installed},
 			Policies: []*operatorpolicy.Policy{NewOperatorPolicy(operatorPolicy("etcd", anyCatalog))}})
 		if v, _ := bundle.JudgeInstalled(ns, "etcd.v0.9.2", time.Time{}); v.Decision != want {

@@ -65,7 +65,7 @@ func TestC3Replaces(t *testing.T) {
 		{name: "control: a version of its own package", new: replacing(t, "etcd", "etcd.v0.9.2"), want: verdict.Allow},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			grafana, _ := state.InstalledBy(replacing(t, "grafana", ""))
+			grafana, _ := installedBy(replacing(t, "grafana", ""))
 			ns := state.NewNamespace("shop", state.NamespaceContents{Plans: c.plans,
 				Policies: []*operatorpolicy.Policy{policyFor("etcd", anyCatalog)},
 				CSVs:     []state.Installed{storedEtcd(t, etcdSpec, "1"), grafana}})

@@ -140,7 +140,6 @@ func JudgeClusterCatalog(in ClusterCatalogInput) verdict.Verdict {
 
 // sourceOfClusterCatalog returns a ClusterCatalog as Constraints on CatalogSources see it.
 func sourceOfClusterCatalog(c *olm.ClusterCatalog) constraint.Source {
-	image := olm.CatalogSourceSpec{Image: c.Spec.Source.Image.Ref}
-	return constraint.Source{Name: c.Metadata.Name, Image: image.Image, Registry: image.Registry(),
-		Digest: image.ImageDigest(), Priority: c.Spec.Priority}
+	return sourceOf(&olm.CatalogSource{Metadata: olm.ObjectMeta{Name: c.Metadata.Name},
+		Spec: olm.CatalogSourceSpec{Image: c.Spec.Source.Image.Ref, Priority: c.Spec.Priority}})
 }

@@ -1,7 +1,15 @@
 package rules
 
 import (
+	"cmp"
+	"iter"
+	"slices"
+	"time"
+
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
@@ -39,18 +47,9 @@ func (c *Cluster) AddConstraint(d *constraint.Definition) {
 	c.Definitions = append(c.Definitions, d)
 }
 
-// AddNamespace adds a namespace's own UID, labels and state.
-func (c *Cluster) AddNamespace(name, uid string, labels map[string]string, deleting bool) {
-	n := c.namespace(name)
-	n.Exists, n.UID, n.Labels, n.Deleting = true, uid, labels, deleting
-}
-
-// AddRecord adds what is recorded of what was installed in a namespace.
-func (c *Cluster) AddRecord(r *state.InstallRecord) { c.namespace(r.Namespace).Record = r }
-
 // AddPolicy adds a policy to the namespace that it governs, or to every namespace.
 func (c *Cluster) AddPolicy(p *operatorpolicy.Policy) {
-	n := c.namespace(p.Concerns())
+	n := c.Namespace(p.Concerns())
 	n.Policies = append(n.Policies,
 		p.SuspendedBy(c.Graph.Suspending(dependency.OperatorPolicyRef(p.Namespace, p.Name))))
 	if p.AnyNamespace {
@@ -58,42 +57,16 @@ func (c *Cluster) AddPolicy(p *operatorpolicy.Policy) {
 	}
 }
 
-// AddSubscription adds a Subscription.
-func (c *Cluster) AddSubscription(s *olm.Subscription) {
-	n := c.namespace(s.Metadata.Namespace)
-	n.Subscriptions = append(n.Subscriptions, s)
-}
-
-// AddPlan adds an InstallPlan.
-func (c *Cluster) AddPlan(p *olm.InstallPlan) {
-	n := c.namespace(p.Metadata.Namespace)
-	n.Plans = append(n.Plans, p)
-}
-
-// AddOperatorGroup adds an OperatorGroup.
-func (c *Cluster) AddOperatorGroup(g *olm.OperatorGroup) {
-	n := c.namespace(g.Metadata.Namespace)
-	n.Groups = append(n.Groups, g)
-}
-
 // AddCSV adds a ClusterServiceVersion, with its Bundle.
 func (c *Cluster) AddCSV(csv *olm.CSV) {
-	n := c.namespace(csv.Metadata.Namespace)
+	n := c.Namespace(csv.Metadata.Namespace)
 	if n.Stored = append(n.Stored, csv); state.InstallsOperator(csv) {
 		n.CSVs = append(n.CSVs, state.Installed{Bundle: csv.Bundle, UID: csv.Metadata.UID})
 	}
 }
 
-// AddNotUpgradeable adds why a ClusterServiceVersion must not be replaced now.
-func (c *Cluster) AddNotUpgradeable(namespace, csv, why string) {
-	n := c.namespace(namespace)
-	if n.NotUpgradeable == nil {
-		n.NotUpgradeable = map[string]string{}
-	}
-	n.NotUpgradeable[csv] = why
-}
-
-func (c *Cluster) namespace(name string) *state.NamespaceContents {
+// Namespace returns what is known of a namespace, to be added to.
+func (c *Cluster) Namespace(name string) *state.NamespaceContents {
 	if c.contents == nil {
 		c.contents = map[string]*state.NamespaceContents{}
 	}
@@ -114,4 +87,105 @@ func (c *Cluster) Namespaces() map[string]*state.Namespace {
 		namespaces[name] = carrier.Read(state.NewNamespace(name, *contents), c.Packages, c.Changes)
 	}
 	return namespaces
+}
+
+const (
+	// MaxViolators bounds the violators that are listed of one Constraint.
+	MaxViolators = 20
+	// maxViolation bounds the message of each, in bytes.
+	maxViolation = 512
+)
+
+// Tally counts the installed operators that satisfy Constraints, and those that do not.
+type Tally struct {
+	// Installed is the number of operators; one that is installed in two namespaces counts twice.
+	Installed int
+
+	missed    map[*constraint.Constraint]*Count
+	violators map[*constraint.Constraint][]constraintv1.ConstraintViolator
+}
+
+// Count is the number of installed operators that satisfy one constraint of a Constraint, and of those that do not.
+type Count struct {
+	// Index and Field are those of the constraint: its number and its path.
+	Index                         int
+	Field                         string
+	Satisfied, Violating, Unknown int
+}
+
+// compareViolators sorts by namespace, then name.
+func compareViolators(a, b constraintv1.ConstraintViolator) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.ClusterServiceVersion, b.ClusterServiceVersion))
+}
+
+// NewTally counts everything that is installed in namespaces at a time, in one pass for all Constraints. What an
+// exception sets aside counts as satisfied.
+func NewTally(namespaces iter.Seq[*state.Namespace], now time.Time) *Tally {
+	t := &Tally{missed: map[*constraint.Constraint]*Count{}, violators: map[*constraint.Constraint][]constraintv1.ConstraintViolator{}}
+	for ns := range namespaces {
+		for i := range ns.Installed() {
+			t.Installed++
+			// A budget for each: counting is not part of a request with a deadline.
+			for _, f := range ns.Constraints().Judge(ns.Installed()[i].ForConstraints(ns), ns.ForConstraints(),
+				constraint.NewBudget(nil)) {
+				c := &ns.Installed()[i]
+				if f.Constraint == nil || !ns.ExceptionsOf(f.Definition, c.Package, c.Catalog).
+					ForName(bundle.RuleConstraint, c.Name, ns.Name(), now) {
+					t.add(ns.Name(), c.Name, &f)
+				}
+			}
+		}
+	}
+	return t
+}
+
+func (t *Tally) add(namespace, csv string, f *constraint.Result) {
+	if f.Constraint == nil {
+		return // an unreadable Constraint: nothing in it is counted
+	}
+	count := t.missed[f.Constraint]
+	if count == nil {
+		count = &Count{}
+		t.missed[f.Constraint] = count
+	}
+	if f.Outcome == constraint.Violated {
+		count.Violating++
+		t.list(constraintv1.ConstraintViolator{Namespace: namespace, ClusterServiceVersion: csv,
+			Message: text.Truncate(state.MustSatisfy(f), maxViolation)}, f.Constraint)
+	} else {
+		count.Unknown++
+	}
+}
+
+// list adds a violator to the first ones of a constraint, in their order: namespaces are counted in no particular one.
+func (t *Tally) list(v constraintv1.ConstraintViolator, of *constraint.Constraint) {
+	listed := t.violators[of]
+	if at, _ := slices.BinarySearchFunc(listed, v, compareViolators); at < MaxViolators {
+		listed = slices.Insert(listed, at, v)
+		t.violators[of] = listed[:min(len(listed), MaxViolators)]
+	}
+}
+
+// Violators returns the first violators of a Constraint, at most MaxViolators, by namespace, name and constraint. The
+// message is that of the constraint and what must be satisfied.
+func (t *Tally) Violators(d *constraint.Definition) []constraintv1.ConstraintViolator {
+	var all []constraintv1.ConstraintViolator
+	for _, c := range d.Constraints {
+		all = append(all, t.violators[c]...)
+	}
+	slices.SortStableFunc(all, compareViolators)
+	return all[:min(len(all), MaxViolators)]
+}
+
+// Of returns the counts of one Constraint, one for each of its constraints.
+func (t *Tally) Of(d *constraint.Definition) []Count {
+	counts := make([]Count, len(d.Constraints))
+	for i, c := range d.Constraints {
+		if missed := t.missed[c]; missed != nil {
+			counts[i] = *missed
+		}
+		counts[i].Index, counts[i].Field = c.Index, c.Path
+		counts[i].Satisfied = t.Installed - counts[i].Violating - counts[i].Unknown
+	}
+	return counts
 }

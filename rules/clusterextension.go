@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -194,11 +195,8 @@ func judgeExtensionConstraints(in *ClusterExtensionInput, v *verdict.Verdict) {
 
 // OverrideAsked returns the override that a write adds.
 func (in *ClusterExtensionInput) OverrideAsked() Override {
-	var before *olm.ObjectMeta
-	if in.Old != nil {
-		before = &in.Old.Metadata
-	}
-	return overrideAsked(RuleClusterExtensionOverride, &in.New.Metadata, before, in.Now)
+	return overrideAsked(RuleClusterExtensionOverride, &in.New.Metadata,
+		&cmp.Or(in.Old, &olm.ClusterExtension{}).Metadata, in.Now)
 }
 
 // foreignExtensionVersion judges spec.source.catalog.version of a ClusterExtension. OLM v1 upgrades within a range by

@@ -165,7 +165,7 @@ func TestOwnConstraints(t *testing.T) {
 		csv := &olm.CSV{Metadata: olm.ObjectMeta{Name: pkg + ".v1.0.0", Annotations: olm.Annotations{
 			Properties: `{"properties":[{"type":"olm.package","value":{"packageName":"` + pkg +
 				`","version":"1.0.0"}},` + label + `]}`}}}
-		i, _ := state.InstalledBy(csv)
+		i, _ := installedBy(csv)
 		return []state.Installed{i}
 	}
 	source := policyFor("etcd", nil)
@@ -592,7 +592,7 @@ func TestVirtualOperators(t *testing.T) {
 		t.Errorf("it is called %s, want %s", got, want)
 	}
 	csv := &olm.CSV{Metadata: olm.ObjectMeta{Name: names[0], Labels: olm.Labels{VirtualOperator: &long}}}
-	if _, here := state.InstalledBy(csv); here {
+	if _, here := installedBy(csv); here {
 		t.Error("a virtual operator passes for one that is installed")
 	}
 }

@@ -49,7 +49,7 @@ func TestConstraintIsTried(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				installed, _ := state.InstalledBy(csv)
+				installed, _ := installedBy(csv)
 				namespaces = append(namespaces, state.NewNamespace(csv.Metadata.Namespace,
 					state.NamespaceContents{CSVs: []state.Installed{installed}, Exists: true}))
 			}

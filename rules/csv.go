@@ -133,7 +133,7 @@ func (in *CSVInput) changesRead(f *constraint.Result, before, after *carrier.Bun
 	return uses&changed != 0
 }
 
-func sameContents(a, b constraint.Manifest) bool {
+func sameContents(a, b *olm.Demands) bool {
 	return a.Digest() == b.Digest() || sameList(a.ClusterPermissions, b.ClusterPermissions) &&
 		sameList(a.Permissions, b.Permissions) &&
 		sameList(a.Webhooks, b.Webhooks) && sameList(a.ConversionCRDs, b.ConversionCRDs) && sameList(a.Images, b.Images)
@@ -154,9 +154,7 @@ func (in *CSVInput) matters() bool {
 	}
 	// OLM repeats steps. The API server calls admission before it reports that the object already exists; if refused,
 	// OLM would never learn that the step is done.
-	there := slices.ContainsFunc(in.Namespace.Installed(),
-		func(c state.Installed) bool { return c.Name == in.New.Metadata.Name && c.Spec != nil })
-	return !in.ByOLM || in.New.Metadata.Labels.CopiedFrom == "" && !there
+	return !in.ByOLM || in.New.Metadata.Labels.CopiedFrom == "" && !in.Namespace.Installs(in.New.Metadata.Name)
 }
 
 // judgeBypassingOLM applies the policies to a ClusterServiceVersion that no running plan contains. Exceptions are about

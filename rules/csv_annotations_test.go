@@ -35,7 +35,7 @@ func annotated(t *testing.T, spec string, more map[string]string) *olm.CSV {
 // installedWith returns what is installed of it.
 func installedWith(t *testing.T, spec string, more map[string]string) state.Installed {
 	t.Helper()
-	installed, original := state.InstalledBy(annotated(t, spec, more))
+	installed, original := installedBy(annotated(t, spec, more))
 	if !original {
 		t.Fatal("it is not installed here")
 	}

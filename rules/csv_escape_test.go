@@ -99,7 +99,7 @@ func TestA4Escapes(t *testing.T) {
 			if c.edit != nil {
 				c.edit(csv)
 			}
-			installed, _ := state.InstalledBy(written(t, etcdSpec))
+			installed, _ := installedBy(written(t, etcdSpec))
 			ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Policies: []*operatorpolicy.Policy{c.policy},
 				Plans: c.plans, CSVs: []state.Installed{installed}})
 			reasons, known := JudgeEscape(csv, ns)

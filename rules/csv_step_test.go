@@ -235,7 +235,7 @@ func TestA6ContentsExchanged(t *testing.T) {
 	done := installing(t, etcdSpec,
 		func(p *olm.InstallPlan) { p.Status.Phase, p.Status.Steps[0].Status = olm.PhaseComplete, "Created" })
 	ns := func(spec string) *state.Namespace {
-		installed, _ := state.InstalledBy(written(t, spec))
+		installed, _ := installedBy(written(t, spec))
 		return state.NewNamespace("shop",
 			state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", versions("etcd.v0.9.2", "etcd.v0.9.4"))},
 				Plans: []*olm.InstallPlan{done}, CSVs: []state.Installed{installed},

@@ -234,7 +234,7 @@ func TestOverrideEnds(t *testing.T) {
 		}
 		stored := written(t, etcdSpec)
 		stored.Metadata.CreationTimestamp = c.now
-		installed, _ := state.InstalledBy(stored)
+		installed, _ := installedBy(stored)
 		in.CSVs = []state.Installed{installed}
 		if reasons, known := JudgeEscape(stored, state.NewNamespace("shop", in)); !known ||
 			(len(reasons) > 0) != (c.ended != "" && !c.letIn) {

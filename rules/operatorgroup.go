@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -127,11 +128,9 @@ func (in *OperatorGroupInput) groupOf(g *olm.OperatorGroup) constraint.Group {
 // others returns the names of the other OperatorGroups in the namespace, sorted.
 func (in *OperatorGroupInput) others() []string {
 	var names []string
-	if in.Namespace != nil {
-		for _, g := range in.Namespace.Groups() {
-			if g.Metadata.Name != in.New.Metadata.Name {
-				names = append(names, g.Metadata.Name)
-			}
+	for _, g := range in.Namespace.Groups() {
+		if g.Metadata.Name != in.New.Metadata.Name {
+			names = append(names, g.Metadata.Name)
 		}
 	}
 	slices.Sort(names)
@@ -237,9 +236,6 @@ func unsafeUpgrades(in *OperatorGroupInput) verdict.Finding {
 
 // OverrideAsked returns the override that a write adds.
 func (in *OperatorGroupInput) OverrideAsked() Override {
-	var before *olm.ObjectMeta
-	if in.Old != nil {
-		before = &in.Old.Metadata
-	}
-	return overrideAsked(RuleOperatorGroupOverride, &in.New.Metadata, before, in.Now)
+	return overrideAsked(RuleOperatorGroupOverride, &in.New.Metadata,
+		&cmp.Or(in.Old, &olm.OperatorGroup{}).Metadata, in.Now)
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -105,8 +104,7 @@ type OperatorPolicyInput struct {
 
 // OperatorPolicyObject returns the name of an OperatorPolicy as used in verdicts.
 func OperatorPolicyObject(op *policyv1beta2.OperatorPolicy) string {
-	meta := olm.ObjectMeta{Namespace: op.Namespace, Name: op.Name, GenerateName: op.GenerateName}
-	return "operatorpolicy " + meta.Key()
+	return dependency.ObjectName("operatorpolicy", &op.ObjectMeta)
 }
 
 // DecodeOperatorPolicy decodes an OperatorPolicy as the API server does, and returns unknown and duplicate fields with
@@ -247,23 +245,10 @@ func Lookups(op *policyv1beta2.OperatorPolicy) []lookup.Lookup {
 
 // SameTemplates reports whether two states of an OperatorPolicy look up the same for the same purpose.
 func SameTemplates(a, b *policyv1beta2.OperatorPolicy) bool {
-	before, errBefore := canonical(operatorpolicy.Templates(&a.Spec))
-	now, errNow := canonical(operatorpolicy.Templates(&b.Spec))
+	before, errBefore := dependency.Canonical(operatorpolicy.Templates(&a.Spec))
+	now, errNow := dependency.Canonical(operatorpolicy.Templates(&b.Spec))
 	return errBefore == nil && errNow == nil && string(before) == string(now) &&
 		operatorpolicy.TemplatesEnabled(a) == operatorpolicy.TemplatesEnabled(b)
-}
-
-// canonical returns the JSON of a value with sorted keys.
-func canonical(value any) ([]byte, error) {
-	raw, err := json.Marshal(value)
-	if err != nil {
-		return nil, err
-	}
-	var decoded any
-	if err := json.Unmarshal(raw, &decoded); err != nil {
-		return nil, err
-	}
-	return json.Marshal(decoded)
 }
 
 // SignAuthor returns the mark of an OperatorPolicy whose author has the rights that it needs, "" if it cannot be marked.
@@ -273,7 +258,7 @@ func SignAuthor(key []byte, op *policyv1beta2.OperatorPolicy) string {
 
 // signAuthor signs what the templates look up, and the needs.
 func signAuthor(key []byte, op *policyv1beta2.OperatorPolicy, needs []dependency.Need) string {
-	text, err := canonical(operatorpolicy.Templates(&op.Spec))
+	text, err := dependency.Canonical(operatorpolicy.Templates(&op.Spec))
 	if err != nil || len(key) == 0 || op.Name == "" {
 		return ""
 	}

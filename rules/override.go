@@ -25,10 +25,10 @@ type Override struct {
 	Ended string
 }
 
-// overrideAsked returns the override that a write adds by a new reason; before is nil on create.
+// overrideAsked returns the override that a write adds by a new reason; before is empty on create.
 func overrideAsked(rule verdict.RuleID, after, before *olm.ObjectMeta, now time.Time) Override {
 	reason, expires := evidence.OverrideReason(after), evidence.OverrideExpiry(after)
-	if reason == "" || before != nil && reason == evidence.OverrideReason(before) {
+	if reason == "" || reason == evidence.OverrideReason(before) {
 		return Override{}
 	}
 	asked := Override{Rule: rule, Reason: reason, Until: expires.Until()}

@@ -102,10 +102,7 @@ func startedBy(n *state.Namespace, csv string) string {
 func slipped(n *state.Namespace) []*operatorpolicy.Policy {
 	var found []*operatorpolicy.Policy
 	for _, p := range n.Enforcing() {
-		if mode, _ := n.Approval(p); mode != olm.ApprovalManual {
-			continue
-		}
-		if n.Subscribed(p) {
+		if mode, _ := n.Approval(p); mode == olm.ApprovalManual && n.Subscribed(p) {
 			found = append(found, p)
 		}
 	}

@@ -43,7 +43,7 @@ func storedEtcd(t *testing.T, spec, uid string) state.Installed {
 	t.Helper()
 	csv := written(t, spec)
 	csv.Metadata.UID = uid
-	installed, _ := state.InstalledBy(csv)
+	installed, _ := installedBy(csv)
 	return installed
 }
 
@@ -440,4 +440,10 @@ func TestK1SelfMadeProperty(t *testing.T) {
 			}
 		})
 	}
+}
+
+// installedBy returns what a stored ClusterServiceVersion installs, and whether it does in its namespace.
+func installedBy(c *olm.CSV) (state.Installed, bool) {
+	c.Spec.KeepDigest()
+	return state.Installed{Bundle: c.StatedBundle(), UID: c.Metadata.UID}, state.InstallsOperator(c)
 }

@@ -108,11 +108,6 @@ const (
 
 var pathRequested = pathAnnotations + "/" + strings.ReplaceAll(metakey.RequestedApproval, "/", "~1")
 
-// managed reports whether an enforced policy determines installPlanApproval of Subscriptions to a package.
-func managed(n *state.Namespace, pkg string) bool {
-	return slices.ContainsFunc(n.Governing(pkg), func(p *operatorpolicy.Policy) bool { return p.Enforced && manages(p) })
-}
-
 // manages reports whether Subscriptions to the package are as the policy wants them. A policy that only allows or
 // forbids makes Automatic ones Manual where plans have to be judged, and leaves Manual alone, and so does one that
 // cannot be read.
@@ -123,11 +118,9 @@ func manages(p *operatorpolicy.Policy) bool {
 // ApprovalChanges returns the changes that a stored Subscription needs that no policy manages: Manual, if something has
 // to judge each plan of the namespace or what is installed must not be upgraded now, else what it requested.
 func ApprovalChanges(s *olm.Subscription, ns *state.Namespace) []verdict.Change {
-	if managed(ns, s.Spec.Package) {
-		return nil
-	}
-	if !ns.Exists() || ns.Facts().Version == "" {
-		return nil // what applies may change once that is known, which is soon
+	managed := func(p *operatorpolicy.Policy) bool { return p.Enforced && manages(p) }
+	if slices.ContainsFunc(ns.Governing(s.Spec.Package), managed) || !ns.Exists() || ns.Facts().Version == "" {
+		return nil // what applies may change once the last two are known, which is soon
 	}
 	have, requested := s.Spec.InstallPlanApproval, requestedApproval(s)
 	source, found := ns.FirstJudge()
@@ -136,22 +129,18 @@ func ApprovalChanges(s *olm.Subscription, ns *state.Namespace) []verdict.Change 
 			source, found = p.Ref(), true
 		}
 	}
+	incomplete := slices.ContainsFunc(ns.Enforcing(), func(p *operatorpolicy.Policy) bool { return p.Incomplete })
 	waits := awaitsApproval(ns) && !slices.ContainsFunc(ns.Subscriptions(), waitsForUser)
 	switch {
 	case found && have != olm.ApprovalManual:
 		return changeApproval(s, requested, olm.ApprovalManual, source.String(), judgedFirst+approvedFor)
 	case !found && have != requested && (turnedManual(s) || have == olm.ApprovalAutomatic) &&
-		(requested == olm.ApprovalManual || !waits && !incomplete(ns)):
+		(requested == olm.ApprovalManual || !waits && !incomplete):
 		changes := changeApproval(s, requested, requested, "", "no policy or Constraint needs another value")
 		changes[0].Message = strings.Replace(changes[0].Message, " was changed ", " was changed back ", 1)
 		return changes
 	}
 	return nil
-}
-
-// incomplete reports whether it is not known yet what some enforced policy says.
-func incomplete(n *state.Namespace) bool {
-	return slices.ContainsFunc(n.Enforcing(), func(p *operatorpolicy.Policy) bool { return p.Incomplete })
 }
 
 // awaitsApproval reports whether the newest plan waits for approval. OLM created it as Manual, and never reads

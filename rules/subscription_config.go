@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -123,9 +124,6 @@ func (in *SubscriptionInput) keepsPackage() bool {
 
 // OverrideAsked returns the override that a write adds.
 func (in *SubscriptionInput) OverrideAsked() Override {
-	var before *olm.ObjectMeta
-	if in.Old != nil {
-		before = &in.Old.Metadata
-	}
-	return overrideAsked(RuleSubscriptionOverride, &in.Subscription.Metadata, before, in.Now)
+	return overrideAsked(RuleSubscriptionOverride, &in.Subscription.Metadata,
+		&cmp.Or(in.Old, &olm.Subscription{}).Metadata, in.Now)
 }

@@ -161,7 +161,7 @@ func TestO60ConfigOfInstalled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			installed, _ := state.InstalledBy(csv)
+			installed, _ := installedBy(csv)
 			in := SubscriptionInput{Subscription: configured(t, "etcd", c.config), Mode: DenyApproval}
 			if c.old != "" {
 				in.Old = configured(t, "etcd", c.old)

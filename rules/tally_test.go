@@ -24,7 +24,7 @@ func TestTally(t *testing.T) {
 	installed := func(properties string) state.Installed {
 		csv := &olm.CSV{Metadata: olm.ObjectMeta{Name: "etcd.v0.9.2",
 			Annotations: olm.Annotations{Properties: properties}}}
-		i, _ := state.InstalledBy(csv)
+		i, _ := installedBy(csv)
 		return i
 	}
 	namespaces := []*state.Namespace{
@@ -66,7 +66,7 @@ func TestViolators(t *testing.T) {
 	for i := range 15 {
 		csv := &olm.CSV{Metadata: olm.ObjectMeta{Name: "etcd.v0.9.2",
 			Annotations: olm.Annotations{Properties: properties("etcd", "0.9.2")}}}
-		installed, _ := state.InstalledBy(csv)
+		installed, _ := installedBy(csv)
 		namespaces = append(namespaces, state.NewNamespace(fmt.Sprintf("team-%02d", i),
 			state.NamespaceContents{Exists: true, Constraints: set, CSVs: []state.Installed{installed}}))
 	}
@@ -104,7 +104,7 @@ func TestAttackLongMessageOfViolators(t *testing.T) {
 	long.Constraints[0].Message = "\x1b[2J" + strings.Repeat("é", 40_000)
 	csv := &olm.CSV{Metadata: olm.ObjectMeta{Name: "etcd.v0.9.2",
 		Annotations: olm.Annotations{Properties: properties("etcd", "0.9.2")}}}
-	installed, _ := state.InstalledBy(csv)
+	installed, _ := installedBy(csv)
 	shop := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Constraints: under(long),
 		CSVs: []state.Installed{installed}})
 	got := NewTally(slices.Values([]*state.Namespace{shop}), time.Time{}).Violators(long)

@@ -100,7 +100,8 @@ func decodeNamespace(raw []byte) (any, error) {
 
 func addNamespace(to *rules.Cluster, in string, value any) {
 	n := value.(*storedNamespace)
-	to.AddNamespace(in, string(n.uid), n.labels, n.deleting)
+	into := to.Namespace(in)
+	into.Exists, into.UID, into.Labels, into.Deleting = true, string(n.uid), n.labels, n.deleting
 }
 
 func decodeSubscription(raw []byte) (any, error) {
@@ -289,7 +290,7 @@ func subjectOfRecords(name string) Subject {
 func addRecords(to *rules.Cluster, _ string, value any) {
 	switch value := value.(type) {
 	case *state.InstallRecord:
-		to.AddRecord(value)
+		to.Namespace(value.Namespace).Record = value
 	case map[olm.Catalog]*catalog.History:
 		for of, history := range value {
 			to.Facts.AddHistory(of, history)
@@ -311,6 +312,11 @@ func optional[T any](decode func(raw []byte) (*T, error)) func([]byte) (any, err
 // adding makes the function that adds the values of a kind.
 func adding[T any](add func(*rules.Cluster, T)) func(*rules.Cluster, string, any) {
 	return func(to *rules.Cluster, _ string, value any) { add(to, value.(T)) }
+}
+
+// addingTo makes the function that adds the values of a kind to their namespaces.
+func addingTo[T any](add func(*state.NamespaceContents, T)) func(*rules.Cluster, string, any) {
+	return func(to *rules.Cluster, in string, value any) { add(to.Namespace(in), value.(T)) }
 }
 
 func decodeExtension(raw []byte) (*olm.Migrated, error) {
@@ -345,12 +351,12 @@ type notUpgradeable struct{ csv, why string }
 
 // decodeOperatorCondition retains nothing of an operator that may be replaced.
 func decodeOperatorCondition(raw []byte) (any, error) {
-	c, err := olm.Decode[olm.OperatorCondition](raw)
+	c, err := olm.DecodeOperatorCondition(raw)
 	if err != nil {
 		return nil, err
 	}
-	if why := c.NotUpgradeable(); why != "" {
-		return &notUpgradeable{c.Metadata.Name, why}, nil
+	if why := olm.NotUpgradeable(c); why != "" {
+		return &notUpgradeable{c.Name, why}, nil
 	}
 	return nil, nil
 }
@@ -362,5 +368,9 @@ func salvageOperatorCondition(m *metav1.ObjectMeta, _ []byte, _ error) any {
 
 func addOperatorCondition(to *rules.Cluster, in string, value any) {
 	c := value.(*notUpgradeable)
-	to.AddNotUpgradeable(in, c.csv, c.why)
+	n := to.Namespace(in)
+	if n.NotUpgradeable == nil {
+		n.NotUpgradeable = map[string]string{}
+	}
+	n.NotUpgradeable[c.csv] = c.why
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/state"
 )
 
 // Kind is one kind of objects that the store holds.
@@ -86,14 +87,14 @@ var (
 		Resource: "namespaces", ClusterScoped: true, decode: decodeNamespace, add: addNamespace}
 	Subscriptions = &Kind{GroupVersionKind: olm.SubscriptionGVK, Resource: "subscriptions",
 		decode: decodeSubscription, salvage: salvageSubscription,
-		add: adding((*rules.Cluster).AddSubscription)}
+		add: addingTo(func(n *state.NamespaceContents, s *olm.Subscription) { n.Subscriptions = append(n.Subscriptions, s) })}
 	InstallPlans = &Kind{GroupVersionKind: olm.InstallPlanGVK, Resource: "installplans",
-		decode: decodePlan, add: adding((*rules.Cluster).AddPlan)}
+		decode: decodePlan, add: addingTo(func(n *state.NamespaceContents, p *olm.InstallPlan) { n.Plans = append(n.Plans, p) })}
 	ClusterServiceVersions = &Kind{GroupVersionKind: olm.ClusterServiceVersionGVK, Resource: "clusterserviceversions",
 		decode: decodeCSV, salvage: salvageCSV, add: adding((*rules.Cluster).AddCSV)}
 	OperatorGroups = &Kind{GroupVersionKind: olm.OperatorGroupGVK, Resource: "operatorgroups",
 		decode: decodeOperatorGroup, salvage: salvageOperatorGroup,
-		add: adding((*rules.Cluster).AddOperatorGroup)}
+		add: addingTo(func(n *state.NamespaceContents, g *olm.OperatorGroup) { n.Groups = append(n.Groups, g) })}
 
 	OperatorConditions = &Kind{GroupVersionKind: olm.OperatorConditionGVK, Resource: "operatorconditions",
 		Optional: true, decode: decodeOperatorCondition, salvage: salvageOperatorCondition, add: addOperatorCondition}

@@ -244,6 +244,8 @@ func (s *Scenario) validate() (of string, err error) {
 		return "", errors.New("there is no do header")
 	case s.Verb == "delete" && (s.Patch != nil || s.Write != nil):
 		return "do", errors.New("a deletion writes nothing")
+	case s.Verb == "delete" && s.Decision != verdict.Allow.String():
+		return "want", errors.New("no webhook reviews deletions: want is Allow, and backstop what the API server answers")
 	case s.Verb != "delete" && ((s.Verb == "patch") != (s.Patch != nil) || (s.Verb == "patch") == (s.Write != nil)):
 		return "do", errors.New("needs write.yaml, or write.json for a patch, and not both")
 	case !slices.Contains([]string{verdict.Allow.String(), verdict.Deny.String(), verdict.Hold.String()}, s.Decision):

@@ -221,7 +221,7 @@ func (r *reconciler) compile(user string, features backstop.Features) {
 	}
 	r.left.Set("backstop", "", objects.Left)
 	r.left.Set("deletion", "", objects.Unprotected)
-	for _, o := range objects.All() {
+	for _, o := range objects.All {
 		u := owned.Unstructured(o)
 		r.compiled.objects[u.GetKind()+"/"+u.GetName()] = u
 	}

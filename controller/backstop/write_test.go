@@ -30,7 +30,7 @@ func compiledObjects(t *testing.T, versions ...string) map[string]*unstructured.
 		Features: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: true, Semver: true},
 		Labels:   owned.Labels})
 	all := map[string]*unstructured.Unstructured{}
-	for _, o := range objects.All() {
+	for _, o := range objects.All {
 		u := owned.Unstructured(o)
 		all[u.GetKind()+"/"+u.GetName()] = u
 	}

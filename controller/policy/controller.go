@@ -35,7 +35,6 @@ const (
 
 type (
 	storedPolicy = snapshot.Policy
-	storedSet    = snapshot.PolicySet
 
 	// work is one item of the queue.
 	work struct {

@@ -22,7 +22,6 @@ type reconciler struct {
 	*Controller
 	watches *watches.Watches
 	state   state
-	budget  dependency.Budget
 	// objects writes the objects of templates, writer all others.
 	objects dynamic.Interface
 	writer  apply.Writer
@@ -37,8 +36,7 @@ func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 	stored := current.Policy(w.NamespacedName)
 	if stored == nil {
 		r.watches.Set(w.NamespacedName, nil)
-		r.enqueue(policy, r.budget.Set(dependency.Waiter{NamespacedName: w.NamespacedName})...)
-		r.state.forget(w.NamespacedName)
+		r.state.Delete(w.NamespacedName)
 		return reconcile.Result{}, nil
 	}
 	if stored.Read == nil {
@@ -91,11 +89,11 @@ func (rec *reconciliation) reconcile(ctx context.Context) error {
 		return rec.finish(ctx)
 	}
 	if rec.excluded(rec.key.Namespace) {
-		rec.follow(nil)
+		rec.watches.Set(rec.key, nil)
 		return rec.status(ctx, nil)
 	}
 	rec.verify()
-	rec.follow(rec.targets())
+	rec.watches.Set(rec.key, rec.targets())
 	var outcomes []dependency.TemplateOutcome
 	var errs []error
 	if !rec.read.Disabled {
@@ -171,19 +169,6 @@ func (rec *reconciliation) targets() []watches.Target {
 	return slices.Collect(maps.Keys(targets))
 }
 
-// follow watches those targets that are within the budget, and enqueues the Policies whose share changes.
-func (rec *reconciliation) follow(targets []watches.Target) {
-	waiter := dependency.Waiter{NamespacedName: rec.key, Created: rec.stored.CreationTimestamp.Time}
-	for _, t := range targets {
-		if !t.Template {
-			waiter.Objects = append(waiter.Objects, t.Ref)
-		}
-	}
-	rec.enqueue(policy, rec.budget.Set(waiter)...)
-	rec.watches.Set(rec.key, slices.DeleteFunc(targets,
-		func(t watches.Target) bool { return !t.Template && rec.budget.Beyond(rec.key, t.Ref) }))
-}
-
 func target(d dependency.Dependency) watches.Target {
 	return watches.Target{Ref: d.Ref, Version: d.Version}
 }
@@ -209,8 +194,8 @@ func (rec *reconciliation) observe(d dependency.Dependency) dependency.Observed 
 
 // observeNow reads Policies and PolicySets from the store, all other objects from the watches.
 func (rec *reconciliation) observeNow(d dependency.Dependency) dependency.Observed {
-	if rec.budget.Beyond(rec.key, d.Ref) {
-		return dependency.Observed{Reason: dependency.TooMany, Detail: dependency.TooManyText()}
+	if rec.watches.Beyond(rec.key, target(d)) {
+		return dependency.Observed{Reason: dependency.TooMany, Detail: watches.TooMany}
 	}
 	observed := rec.watches.Observe(target(d))
 	if observed.Reason == dependency.NoKind {
@@ -271,7 +256,7 @@ func (rec *reconciliation) prune(ctx context.Context) error {
 // Namespaced objects are garbage collected, since the Policy owns them.
 func (rec *reconciliation) finish(ctx context.Context) error {
 	rec.verify()
-	rec.follow(rec.targets())
+	rec.watches.Set(rec.key, rec.targets())
 	if !slices.Contains(rec.stored.Finalizers, dependency.Finalizer) {
 		return nil
 	}
@@ -317,7 +302,9 @@ func (rec *reconciliation) release(ctx context.Context) error {
 // deleteAll deletes some of the Policy's objects, in a fixed order. A deletion that fails does not stop the others.
 func (rec *reconciliation) deleteAll(ctx context.Context, some func(*unstructured.Unstructured) bool) error {
 	var errs []error
-	for _, u := range sorted(rec.live) {
+	for _, u := range slices.SortedFunc(maps.Values(rec.live), func(a, b *unstructured.Unstructured) int {
+		return dependency.RefOf(a).Compare(dependency.RefOf(b))
+	}) {
 		if !some(u) || u.GetDeletionTimestamp() != nil || !dependency.LiveOf(u.Object, rec.read).Ours {
 			continue
 		}
@@ -327,13 +314,4 @@ func (rec *reconciliation) deleteAll(ctx context.Context, some func(*unstructure
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func sorted(live map[dependency.Ref]*unstructured.Unstructured) []*unstructured.Unstructured {
-	all := make([]*unstructured.Unstructured, 0, len(live))
-	for _, u := range live {
-		all = append(all, u)
-	}
-	slices.SortFunc(all, func(a, b *unstructured.Unstructured) int { return dependency.RefOf(a).Compare(dependency.RefOf(b)) })
-	return all
 }

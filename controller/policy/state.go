@@ -25,10 +25,7 @@ const (
 
 // state is the state of Policies between two reconciliations. It may be lost: without it each template is written once
 // more, which changes nothing. The zero value is ready for use.
-type state struct {
-	mu sync.Mutex
-	of map[types.NamespacedName]*policyState
-}
+type state struct{ sync.Map }
 
 // policyState is the state of one Policy. Only one worker at a time reconciles a Policy.
 type policyState struct {
@@ -141,21 +138,10 @@ func (t *writeError) next(a attempt, means outcome, text string, now time.Time) 
 
 // policy returns the state of a Policy; empty if the UID differs.
 func (m *state) policy(key types.NamespacedName, uid types.UID) *policyState {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	p := m.of[key]
-	if p == nil || p.uid != uid {
-		p = &policyState{uid: uid, templates: map[dependency.Ref]*templateState{}}
-		if m.of == nil {
-			m.of = map[types.NamespacedName]*policyState{}
-		}
-		m.of[key] = p
+	if known, ok := m.Load(key); ok && known.(*policyState).uid == uid {
+		return known.(*policyState)
 	}
+	p := &policyState{uid: uid, templates: map[dependency.Ref]*templateState{}}
+	m.Store(key, p)
 	return p
-}
-
-func (m *state) forget(key types.NamespacedName) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.of, key)
 }

@@ -70,8 +70,8 @@ func TestStateIsOfOnePolicy(t *testing.T) {
 	if m.policy(key, "two").template(dependency.Ref{Name: "x"}).contested {
 		t.Error("a Policy that was deleted and made again remembers the former one")
 	}
-	m.forget(key)
-	if len(m.of) != 0 {
+	m.Delete(key)
+	if _, known := m.Load(key); known {
 		t.Error("not forgotten")
 	}
 }

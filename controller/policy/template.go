@@ -24,7 +24,7 @@ func (rec *reconciliation) template(ctx context.Context, t *dependency.Template)
 		m = rec.state.template(t.Ref)
 	}
 	kind := rec.watches.Lookup(t.Ref.Group, t.Ref.Kind)
-	in := &dependency.TemplateInput{Policy: rec.read, Template: *t, Mode: rec.PendingGuards,
+	in := &dependency.TemplateInput{Template: *t, Mode: rec.PendingGuards,
 		KindFault: rec.unverified(t)}
 	known := true
 	if t.Readable && t.Fault == "" && in.KindFault == "" {
@@ -136,9 +136,8 @@ func (rec *reconciliation) find(
 	if live == nil && m.contested {
 		target := watches.Target{Ref: ref, Version: in.Template.Version}
 		switch observed := rec.watches.Observe(target); {
-		case rec.budget.Beyond(rec.key, ref):
-			in.WriteFault = fmt.Sprintf("%s exists already, and whose it is cannot be read: %s", ref,
-				dependency.TooManyText())
+		case rec.watches.Beyond(rec.key, target):
+			in.WriteFault = fmt.Sprintf("%s exists already, and whose it is cannot be read: %s", ref, watches.TooMany)
 		case observed.Found():
 			live = rec.watches.Object(target)
 		case observed.Reason == dependency.NotRead && rec.withinGrace():
@@ -258,7 +257,7 @@ func (rec *reconciliation) attempt(
 		return writeResult{outdated: true}
 	case contested:
 		m.contested = true
-		rec.follow(rec.targets())
+		rec.watches.Set(rec.key, rec.targets())
 		rec.again(retryDelay) // the object with that name may be deleted before the watch starts
 		return writeResult{outdated: true}
 	case refused, denied, failed:

@@ -40,8 +40,7 @@ func namespaceWith(t *testing.T, n int, policies ...*operatorpolicy.Policy) *sta
 		if err != nil {
 			t.Fatal(err)
 		}
-		installed, _ := state.InstalledBy(csv)
-		in.CSVs = append(in.CSVs, installed)
+		in.CSVs = append(in.CSVs, state.Installed{Bundle: csv.StatedBundle(), UID: csv.Metadata.UID})
 	}
 	return state.NewNamespace("shop", in)
 }

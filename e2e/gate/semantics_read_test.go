@@ -79,9 +79,10 @@ func planFields(ours *olm.InstallPlan, own *operatorsv1alpha1.InstallPlan) (got,
 	var steps, ownSteps []any
 	for _, s := range ours.Status.Steps {
 		r := s.Resource
+		manifest, _ := r.Manifest.JSON()
 		steps = append(steps, []any{s.Resolving, s.Status, s.Optional, r.Group, r.Version, r.Kind, r.Name,
 			r.CatalogName,
-			r.CatalogNamespace, r.Manifest.Text()})
+			r.CatalogNamespace, string(manifest)})
 	}
 	got["steps"] = steps
 	want = fields{

@@ -187,8 +187,7 @@ func deletesUnderConfirm(t *testing.T, e *harness.OLMEnv, namespace string, keep
 			"opgate.io/delete-confirmed="+uid)
 	}
 	for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {
-		harness.WantRefused(t, e.Cluster, user, "", remove,
-			append(asks, "kubectl opgate impact "+ledger+" -n "+namespace)...)
+		harness.WantRefused(t, e.Cluster, user, "", remove, asks...)
 		confirm(user, "yes")
 		harness.WantRefused(t, e.Cluster, user, "", remove, asks...)
 	}

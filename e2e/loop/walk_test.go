@@ -58,7 +58,7 @@ func shows(t *testing.T, e *harness.OLMEnv, dir, command, want string) bool {
 		got = regexp.MustCompile(`(?m)^Warning: .*\n`).ReplaceAllString(got, "")
 		return cmp.Diff(lines(want), lines(got))
 	}
-	if !regexp.MustCompile(`^kubectl (get|opgate) `).MatchString(command) {
+	if !regexp.MustCompile(`^kubectl (get|opgate (pending|plan)) `).MatchString(command) {
 		if diff := try(); diff != "" {
 			t.Errorf("%s does not print what the document shows (-document +printed):\n%s", command, diff)
 			return false

@@ -22,8 +22,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/environment"
-
-	"github.com/opgate/opgate/rules/backstop"
 )
 
 // apiServer evaluates compiled objects with the API server's own code: its CEL environment, its limits of cost and its
@@ -36,7 +34,7 @@ type apiServer struct {
 }
 
 // newAPIServer compiles the objects as the API server does.
-func newAPIServer(t testing.TB, o *backstop.Objects) *apiServer {
+func newAPIServer(t testing.TB, o *parts) *apiServer {
 	t.Helper()
 	s := &apiServer{}
 	s.compile(t, o, environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
@@ -44,7 +42,7 @@ func newAPIServer(t testing.TB, o *backstop.Objects) *apiServer {
 }
 
 // wantCompiles compiles all expressions as the API server of a release does when the objects are created.
-func wantCompiles(t testing.TB, o *backstop.Objects, release string) {
+func wantCompiles(t testing.TB, o *parts, release string) {
 	t.Helper()
 	env := environment.MustBaseEnvSet(version.MustParseGeneric(release))
 	declared := cel.OptionalVariableDeclarations{HasAuthorizer: true}
@@ -75,7 +73,7 @@ func wantCompiles(t testing.TB, o *backstop.Objects, release string) {
 	check(&patch.JSONPatchCondition{Expression: o.Mutating.Spec.Mutations[0].JSONPatch.Expression}, declared)
 }
 
-func (s *apiServer) compile(t testing.TB, o *backstop.Objects, env *environment.EnvSet) {
+func (s *apiServer) compile(t testing.TB, o *parts, env *environment.EnvSet) {
 	t.Helper()
 	declared := cel.OptionalVariableDeclarations{HasAuthorizer: true}
 	compiler := newCompiler(t, env, o.Validating.Spec.Variables, declared)

@@ -15,6 +15,7 @@ import (
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 )
 
 const (
@@ -42,12 +43,36 @@ func policy(name, namespace, pkg string, edit func(*spec)) *operatorpolicy.Polic
 
 func versions(names ...string) func(*spec) { return func(s *spec) { s.Versions = names } }
 
-func compile(in backstop.Input) *backstop.Objects {
+func compile(in backstop.Input) *parts {
 	if in.OLM == nil {
 		in.OLM, in.Opgate = []string{olmUser}, opgateUser
 	}
-	o := backstop.Compile(in)
-	return &o
+	o := &parts{Objects: backstop.Compile(in)}
+	for i := 0; i < len(o.All); i += 2 {
+		validating, _ := o.All[i].(*admissionv1.ValidatingAdmissionPolicy)
+		binding, _ := o.All[i+1].(*admissionv1.ValidatingAdmissionPolicyBinding)
+		switch {
+		case validating == nil:
+			o.Mutating = o.All[i].(*admissionv1.MutatingAdmissionPolicy)
+		case validating.Name == backstop.Name:
+			o.Validating, o.ValidatingBinding = validating, binding
+		case validating.Name == backstop.UnpackedName:
+			o.Unpacked, o.UnpackedBinding = validating, binding
+		case validating.Name == backstop.DeletionName:
+			o.Deletion, o.DeletionBinding = validating, binding
+		default:
+			o.Evidence, o.EvidenceBinding = validating, binding
+		}
+	}
+	return o
+}
+
+// parts are the objects by name.
+type parts struct {
+	backstop.Objects
+	Mutating                                                             *admissionv1.MutatingAdmissionPolicy
+	Validating, Unpacked, Deletion, Evidence                             *admissionv1.ValidatingAdmissionPolicy
+	ValidatingBinding, UnpackedBinding, DeletionBinding, EvidenceBinding *admissionv1.ValidatingAdmissionPolicyBinding
 }
 
 // under compiles for policies, with all features.
@@ -374,11 +399,11 @@ func TestReleases(t *testing.T) {
 		for _, accounts := range []map[string][]string{nil, {"shop": {"installer"}}} {
 			o := compile(backstop.Input{Features: features, Policies: policies, Accounts: accounts})
 			wantCompiles(t, o, release)
-			wantCompiles(t, &backstop.Objects{Validating: o.Unpacked}, release)
+			wantCompiles(t, &parts{Validating: o.Unpacked}, release)
 		}
 	}
-	if o := compile(backstop.Input{Policies: policies}); len(o.All()) != 0 {
-		t.Errorf("%d objects for an API server without the features", len(o.All()))
+	if o := compile(backstop.Input{Policies: policies}); len(o.All) != 0 {
+		t.Errorf("%d objects for an API server without the features", len(o.All))
 	}
 	if o := compile(backstop.Input{Policies: policies, Features: everything, Audit: true}); o.Mutating != nil ||
 		slices.Contains(o.ValidatingBinding.Spec.ValidationActions, "Deny") ||

@@ -1,6 +1,20 @@
+// Package backstop compiles OperatorPolicies to admission policies of the API server, so that the core of the gate
+// holds while no replica of Opgate answers, and even without its webhook configurations.
+//
+// What holds is written in the templates of folder policies, which state all rules; this package fills in what policies
+// say, as lines of text: parameters of admission policies have windows in which they open the gate
+// (docs/decisions/2026-11-22-the-gate-inside-the-api-server.md). The objects depend on the policies, a few settings and
+// the names of what is installed that none may replace, so they change when a policy or one of these does.
+//
+// What they refuse, the gate refuses: they hold what rules.OperatorPolicy.NameRules says, and who may write which part
+// of a plan. They admit what needs more than the request and the policies: catalogs, channels, Constraints, upgrades,
+// and packages that only Subscriptions name. docs/backstop.md lists the direction of each approximation.
 package backstop
 
 import (
+	"cmp"
+	"slices"
+	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -9,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/opgate/opgate/internal/fair"
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/bundle"
@@ -74,50 +89,17 @@ type Input struct {
 	Labels map[string]string
 }
 
-// Objects are the admission policies and their bindings. A pair that the API server does not support, or that is not
-// needed, is nil and must not exist.
+// Objects are the admission policies and their bindings.
 type Objects struct {
-	Validating        *admissionv1.ValidatingAdmissionPolicy
-	ValidatingBinding *admissionv1.ValidatingAdmissionPolicyBinding
-	Mutating          *admissionv1.MutatingAdmissionPolicy
-	MutatingBinding   *admissionv1.MutatingAdmissionPolicyBinding
-	// Unpacked is the ValidatingAdmissionPolicy on unpacked bundles; not needed if no user name of OLM is known.
-	Unpacked        *admissionv1.ValidatingAdmissionPolicy
-	UnpackedBinding *admissionv1.ValidatingAdmissionPolicyBinding
-	// Deletion is the ValidatingAdmissionPolicy on deletions; not needed if no policy and no Constraint restricts them.
-	Deletion        *admissionv1.ValidatingAdmissionPolicy
-	DeletionBinding *admissionv1.ValidatingAdmissionPolicyBinding
-	// Evidence is the ValidatingAdmissionPolicy on what Opgate records; not needed if its name or namespace is not
-	// known.
-	Evidence        *admissionv1.ValidatingAdmissionPolicy
-	EvidenceBinding *admissionv1.ValidatingAdmissionPolicyBinding
+	// All are those that must exist, each policy before its binding. What the API server does not support, or is not
+	// needed, must not exist.
+	All []runtime.Object
 	// Left are the OperatorPolicies of which something is left to the webhooks: lists that are too long, and what is more
 	// than the share of the policy's namespace, if there are very many for one namespace or in total.
 	Left []fair.Origin
 	// Unprotected are the OperatorPolicies of which nothing but the policy itself is protected from deletion, and the
 	// Constraints of which something is not, since they are more than an object holds.
 	Unprotected []fair.Origin
-}
-
-// All returns the objects that must exist, policies before bindings.
-func (o *Objects) All() []runtime.Object {
-	var all []runtime.Object
-	if o.Mutating != nil {
-		all = append(all, o.Mutating, o.MutatingBinding)
-	}
-	if o.Validating != nil {
-		all = append(all, o.Validating, o.ValidatingBinding)
-	}
-	if o.Unpacked != nil {
-		all = append(all, o.Unpacked, o.UnpackedBinding)
-	}
-	if o.Deletion != nil {
-		all = append(all, o.Deletion, o.DeletionBinding)
-	}
-	if o.Evidence != nil {
-		all = append(all, o.Evidence, o.EvidenceBinding)
-	}
-	return all
 }
 
 // contents are what the templates are filled in with.
@@ -159,41 +141,39 @@ func Compile(in Input) Objects {
 		c.Actions = []admissionv1.ValidationAction{admissionv1.Audit, admissionv1.Warn}
 	}
 	o := Objects{Left: r.left}
-	if in.Features.ValidatingAdmissionPolicy {
-		o.Validating, o.ValidatingBinding = c.validating("backstop", c.Rows, c.Accounts, c.Kept)
-		spec := &o.Validating.Spec
-		if len(c.Rows.variables) > 0 || len(spec.MatchConditions[0].Expression) > maxCondition {
-			spec.MatchConditions = nil
-		}
-		if len(in.OLM) > 0 {
-			o.Unpacked, o.UnpackedBinding = c.validating("unpacked")
-		}
-		if in.Opgate != "" && in.Namespace != "" {
-			o.Evidence, o.EvidenceBinding = c.evidence(`authorizer.group('admissionregistration.k8s.io')`+
-				`.resource('validatingadmissionpolicies').name('`+EvidenceName+`').check('delete').allowed()`,
-				"users who may delete this ValidatingAdmissionPolicy")
-		}
-		protections, left := in.protections()
-		if o.Unprotected = left; len(protections) > 0 {
-			c.Protections = newTable("protections", "k", protections)
-			o.Deletion, o.DeletionBinding = c.validating("deletion", c.Protections)
-		}
-	}
 	if in.Features.MutatingAdmissionPolicy && !in.Audit {
-		objects := render("subscriptions", c)
-		o.Mutating = objects[0].(*admissionv1.MutatingAdmissionPolicy)
-		o.MutatingBinding = objects[1].(*admissionv1.MutatingAdmissionPolicyBinding)
-		o.Mutating.Labels, o.MutatingBinding.Labels = in.Labels, in.Labels
-		o.Mutating.Spec.Variables = c.Manual.variables
+		objects := c.rendered("subscriptions")
+		objects[0].(*admissionv1.MutatingAdmissionPolicy).Spec.Variables = c.Manual.variables
+		o.All = append(o.All, objects...)
+	}
+	if !in.Features.ValidatingAdmissionPolicy {
+		return o
+	}
+	objects := c.validating("backstop", c.Rows, c.Accounts, c.Kept)
+	spec := &objects[0].(*admissionv1.ValidatingAdmissionPolicy).Spec
+	if len(c.Rows.variables) > 0 || len(spec.MatchConditions[0].Expression) > maxCondition {
+		spec.MatchConditions = nil
+	}
+	o.All = append(o.All, objects...)
+	if len(in.OLM) > 0 {
+		o.All = append(o.All, c.validating("unpacked")...)
+	}
+	protections, left := in.protections()
+	if o.Unprotected = left; len(protections) > 0 {
+		c.Protections = newTable("protections", "k", protections)
+		o.All = append(o.All, c.validating("deletion", c.Protections)...)
+	}
+	if in.Opgate != "" && in.Namespace != "" {
+		o.All = append(o.All, c.evidence(`authorizer.group('admissionregistration.k8s.io')`+
+			`.resource('validatingadmissionpolicies').name('`+EvidenceName+`').check('delete').allowed()`,
+			"users who may delete this ValidatingAdmissionPolicy")...)
 	}
 	return o
 }
 
 // evidence returns the objects that keep what Opgate records. MayDelete is an expression for the users who may delete it
 // beside Opgate, and who names them, "" for none.
-func (c contents) evidence(mayDelete, who string) (
-	*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding,
-) {
+func (c contents) evidence(mayDelete, who string) []runtime.Object {
 	if who != "" {
 		who = ", and for its deletion " + who
 	}
@@ -203,17 +183,83 @@ func (c contents) evidence(mayDelete, who string) (
 }
 
 // validating returns the objects of a template, with tables that it uses.
-func (c *contents) validating(name string, tables ...table) (
-	*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding,
-) {
-	objects := render(name, c)
-	policy := objects[0].(*admissionv1.ValidatingAdmissionPolicy)
-	binding := objects[1].(*admissionv1.ValidatingAdmissionPolicyBinding)
-	policy.Labels, binding.Labels = c.Labels, c.Labels
+func (c *contents) validating(name string, tables ...table) []runtime.Object {
+	objects := c.rendered(name)
+	spec := &objects[0].(*admissionv1.ValidatingAdmissionPolicy).Spec
 	var variables []admissionv1.Variable
 	for _, t := range tables {
 		variables = append(variables, t.variables...)
 	}
-	policy.Spec.Variables = append(variables, policy.Spec.Variables...)
-	return policy, binding
+	spec.Variables = append(variables, spec.Variables...)
+	return objects
+}
+
+// rendered returns the objects of a template, with the labels.
+func (c *contents) rendered(name string) []runtime.Object {
+	objects := render(name, c)
+	for _, o := range objects {
+		o.(metav1.Object).SetLabels(c.Labels)
+	}
+	return objects
+}
+
+const (
+	// staticSuffix ends the name of every object that the API server loads from files.
+	staticSuffix = ".static.k8s.io"
+	// ProbeLease is the Lease, in Opgate's namespace, that cannot be created while static policies are in force.
+	ProbeLease = "opgate-static-policies"
+	// ProbeAnswer begins the refusal. What follows is StaticInput.Set, up to the next space.
+	ProbeAnswer = "the static policies of Opgate are in force: set "
+)
+
+// StaticInput is the input of CompileStatic.
+type StaticInput struct {
+	// Namespace is Opgate's, and Opgate the user name that it writes as.
+	Namespace, Opgate string
+	// Maintainers are the users who may update the installation, but never delete it, and may write policies where
+	// these are kept.
+	Maintainers []string
+	// CertificateWriters are the users who write certificates and CAs, as cert-manager's controller and its cainjector
+	// do.
+	CertificateWriters []string
+	// KeepPolicies is whether OperatorPolicies, Constraints, Policies and PolicySets are changed and deleted by
+	// maintainers alone.
+	KeepPolicies bool
+	// Compiled are what Compile returned; the zero value if the API server's own admission policies are all there is.
+	Compiled Objects
+	// Set names what was compiled, without spaces.
+	Set string
+}
+
+// CompileStatic returns the admission policies, each before its binding, that the API server loads from files. The
+// validating ones and the mutating ones are for two directories.
+func CompileStatic(in StaticInput) (validating, mutating []runtime.Object) {
+	validating = render("static", struct {
+		StaticInput
+		Writers, Keys      []string
+		Who, Lease, Answer string
+	}{in, append([]string{in.Opgate}, in.Maintainers...), metakey.Kept(), cmp.Or(strings.Join(in.Maintainers, ", "), "Opgate itself"),
+		ProbeLease, ProbeAnswer + in.Set})
+	c := contents{Input: &Input{Opgate: in.Opgate, Namespace: in.Namespace},
+		Actions: []admissionv1.ValidationAction{admissionv1.Deny}}
+	compiled := slices.DeleteFunc(slices.Clone(in.Compiled.All),
+		func(o runtime.Object) bool { return o.(metav1.Object).GetName() == EvidenceName })
+	for _, object := range append(compiled, c.evidence("request.userInfo.username in "+quoteList(in.Maintainers),
+		strings.Join(in.Maintainers, ", "))...) {
+		switch o := object.DeepCopyObject().(type) {
+		case *admissionv1.ValidatingAdmissionPolicy:
+			o.Name += staticSuffix
+			validating = append(validating, o)
+		case *admissionv1.ValidatingAdmissionPolicyBinding:
+			o.Name, o.Spec.PolicyName = o.Name+staticSuffix, o.Spec.PolicyName+staticSuffix
+			validating = append(validating, o)
+		case *admissionv1.MutatingAdmissionPolicy:
+			o.Name += staticSuffix
+			mutating = append(mutating, o)
+		case *admissionv1.MutatingAdmissionPolicyBinding:
+			o.Name, o.Spec.PolicyName = o.Name+staticSuffix, o.Spec.PolicyName+staticSuffix
+			mutating = append(mutating, o)
+		}
+	}
+	return validating, mutating
 }

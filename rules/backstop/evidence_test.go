@@ -15,10 +15,10 @@ import (
 // who may delete the policy, or, from files, by maintainers. Which namespace it is the test on a real API server covers.
 func TestEvidence(t *testing.T) {
 	o := compile(backstop.Input{Features: everything, Namespace: "opgate-system"})
-	inAPI := newAPIServer(t, &backstop.Objects{Validating: o.Evidence, ValidatingBinding: o.EvidenceBinding})
+	inAPI := newAPIServer(t, &parts{Validating: o.Evidence, ValidatingBinding: o.EvidenceBinding})
 	loaded, _ := backstop.CompileStatic(backstop.StaticInput{Namespace: "opgate-system", Opgate: opgateUser,
 		Maintainers: []string{"alice"}})
-	files := &backstop.Objects{}
+	files := &parts{}
 	for _, object := range loaded {
 		if p, ok := object.(*admissionv1.ValidatingAdmissionPolicy); ok && p.Name == backstop.EvidenceName+".static.k8s.io" {
 			files.Validating = p

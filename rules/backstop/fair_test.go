@@ -31,7 +31,7 @@ func owned(owner, name, namespace, pkg string, age int, edit func(*spec)) *opera
 }
 
 // wantHeld wants the API server to refuse a version of etcd that no policy allows, and to store the objects.
-func wantHeld(t *testing.T, o *backstop.Objects, namespaces ...string) {
+func wantHeld(t *testing.T, o *parts, namespaces ...string) {
 	t.Helper()
 	for kind, object := range map[string]any{"ValidatingAdmissionPolicy": o.Validating,
 		"MutatingAdmissionPolicy": o.Mutating} {

@@ -23,8 +23,7 @@ func TestC3Replaces(t *testing.T) {
 	governed := policy("etcd", "shop", "etcd", nil)
 	contents := state.NamespaceContents{Exists: true, Policies: []*operatorpolicy.Policy{governed}}
 	for _, pkg := range []string{"etcd", "vault"} {
-		installed, _ := state.InstalledBy(csvOf(t, csvFor("shop", pkg, nil)))
-		contents.CSVs = append(contents.CSVs, installed)
+		contents.CSVs = append(contents.CSVs, state.Installed{Bundle: csvOf(t, csvFor("shop", pkg, nil)).StatedBundle()})
 	}
 	ns := state.NewNamespace("shop", contents)
 	s := newAPIServer(t, compile(backstop.Input{Features: everything, Policies: contents.Policies,

@@ -65,7 +65,7 @@ func TestScenarios(t *testing.T) {
 	}
 	wantRules(t, objects)
 	server := newAPIServer(t, objects)
-	onDeletions := newAPIServer(t, &backstop.Objects{Validating: objects.Deletion,
+	onDeletions := newAPIServer(t, &parts{Validating: objects.Deletion,
 		ValidatingBinding: objects.DeletionBinding})
 	for i, s := range scenarios {
 		t.Run(s.Name, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestSameWordsAsTheGate(t *testing.T) {
 }
 
 // wantRules checks that the API server refuses by the rules that say so, and by no others.
-func wantRules(t *testing.T, objects *backstop.Objects) {
+func wantRules(t *testing.T, objects *parts) {
 	t.Helper()
 	text, err := json.Marshal(objects)
 	if err != nil {

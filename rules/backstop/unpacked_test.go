@@ -13,7 +13,7 @@ import (
 // right to it. What the API server selects by label, the test on a real one covers.
 func TestUnpacked(t *testing.T) {
 	o := compile(backstop.Input{Features: everything})
-	s := newAPIServer(t, &backstop.Objects{Validating: o.Unpacked, ValidatingBinding: o.UnpackedBinding})
+	s := newAPIServer(t, &parts{Validating: o.Unpacked, ValidatingBinding: o.UnpackedBinding})
 	name := strings.Repeat("0123456789abcdef", 4)[:63]
 	configMap := func(metadata, contents object) object {
 		o := object{"apiVersion": "v1", "kind": "ConfigMap",
@@ -96,7 +96,7 @@ func TestUnpacked(t *testing.T) {
 			}
 		})
 	}
-	if o := compile(backstop.Input{Features: everything, OLM: []string{}}); o.Unpacked != nil || len(o.All()) != 4 {
+	if o := compile(backstop.Input{Features: everything, OLM: []string{}}); o.Unpacked != nil || len(o.All) != 4 {
 		t.Error("OLM is not known, and its writes would be refused")
 	}
 	if !slices.Equal(o.UnpackedBinding.Spec.ValidationActions, o.ValidatingBinding.Spec.ValidationActions) {

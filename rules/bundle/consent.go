@@ -43,8 +43,7 @@ func recordReview(c *carrier.Bundle, now time.Time, v *verdict.Verdict, p *opera
 	if held, would := strings.CutSuffix(f.What, " is held"); would {
 		what = held + " passes with a warning by " + p.Source()
 	}
-	v.Warn(verdict.Reason{Rule: id, Source: p.Source(), Field: f.Field, From: p.Ref(), Message: verdict.Sentence(what,
-		id, f.Accepted)})
+	v.Add(id, verdict.Finding{From: p.Ref(), Field: f.Field, What: what, Accepted: f.Accepted})
 }
 
 // reviewChange returns the findings of a policy on what a ClusterServiceVersion of a plan changes at a time, and

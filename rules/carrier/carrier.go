@@ -259,8 +259,6 @@ func (c *Bundle) Explain(f *constraint.Result, ns *state.Namespace) {
 	}
 }
 
-var _ constraint.Manifest = &olm.Demands{}
-
 // changes sets what Constraints read of the change that a ClusterServiceVersion of a plan makes.
 func (c *Bundle) changes(b *constraint.Bundle, ns *state.Namespace) {
 	b.Unknown |= constraint.ChangeSet

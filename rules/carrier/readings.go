@@ -80,7 +80,9 @@ func replacementBy(n *state.Namespace, c *Bundle) state.Replacement {
 	for i := range n.Installed() {
 		if installed := &n.Installed()[i]; r.From != "" && installed.Name == r.From {
 			r.FromVersion, r.FromRelease = installed.Version, installed.Release
-			r.FromDigest = installed.ContentsDigest()
+			if installed.Spec != nil {
+				r.FromDigest = installed.Spec.ContentsDigest()
+			}
 			r.FromPlan = n.PlanThatInstalled(r.From)
 		}
 	}

@@ -1,8 +1,22 @@
+// Package constraint judges bundles by the cluster's constraints (the Constraint objects of
+// constraints.operators.coreos.com) and by the olm.constraint properties that bundles bring themselves. Like the rest
+// of rules it is pure: it takes values, returns findings and makes no calls.
+//
+// There are two questions. A cluster constraint must be satisfied by every incoming bundle: Set.Judge. A bundle's own
+// constraint must be satisfied by some bundle, itself included, or by the cluster: Set.Own, which follows OLM's
+// resolver.
+//
+// Rules are CEL by possibly careless or hostile authors. Define compiles them and refuses those whose estimated cost is
+// too high; judging counts what they cost on each bundle. Nothing is compiled while judging.
 package constraint
 
 import (
-	"crypto/sha256"
+	"fmt"
+	"strings"
 
+	"github.com/blang/semver/v4"
+
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 )
 
@@ -16,8 +30,9 @@ type Bundle struct {
 	Change *Change
 	// Config is spec.config of the Subscription to the package.
 	Config olm.SubscriptionConfig
-	// Manifest is what the ClusterServiceVersion requests; nil if nothing.
-	Manifest Manifest
+	// Manifest is what the ClusterServiceVersion and the objects installed with it request; nil if nothing. Its lists are
+	// read once, when the first rule uses one of them. An error fails the rule; it says why the list cannot be judged.
+	Manifest *olm.Demands
 	// Unknown are the attributes that are not known; rules that depend on them are Undecided.
 	Unknown Attributes
 }
@@ -43,30 +58,48 @@ type Change struct {
 var ChangeLists = []string{"permissions", "webhooks", "breakingCRDs", "podSecurity", "images", "scope", "crds",
 	"requirements", "risky"}
 
-// Manifest is what a ClusterServiceVersion and the objects installed with it request. Its lists are read once, when the
-// first rule uses one of them. An error fails the rule; it says why the list cannot be judged.
-type Manifest interface {
-	// Digest differs if any list differs.
-	Digest() [sha256.Size]byte
-	// ClusterPermissions are the cluster-wide RBAC rules and Permissions the namespaced ones, each with lists
-	// apiGroups, resources, verbs, resourceNames and nonResourceURLs.
-	ClusterPermissions() ([]map[string][]string, error)
-	Permissions() ([]map[string][]string, error)
-	// Webhooks are the rules of webhooks, each with lists apiGroups, apiVersions, resources, operations and type; all
-	// but type are empty for a webhook without rules.
-	Webhooks() ([]map[string][]string, error)
-	// ConversionCRDs are the CustomResourceDefinitions whose objects the webhooks convert.
-	ConversionCRDs() ([]string, error)
-	// Images are those that the ClusterServiceVersion names.
-	Images() ([]olm.Image, error)
-	// Annotations are nil where the text is too long to be read.
-	Annotations() (map[string]*string, error)
-}
-
 // Namespace is the namespace in which a bundle is installed or would be.
 type Namespace struct {
 	Name   string
 	Labels map[string]string
 	// Unknown is set if the labels are not known.
 	Unknown bool
+}
+
+// MaxOpenShift returns the highest OpenShift version that the bundle supports, as MAJOR.MINOR; empty if it specifies
+// none. The problem is why it cannot be parsed. It is as tolerant as OLM's maxOpenShiftVersion
+// (operator-lifecycle-manager pkg/controller/operators/openshift/helpers.go): it accepts a number or additional quotes,
+// but not two such properties or a patch version.
+func (b *Bundle) MaxOpenShift() (version string, problem string) {
+	found := false
+	for _, p := range b.Properties {
+		if p.Type != olm.TypeMaxOpenShift {
+			continue
+		}
+		if found {
+			return "", olm.TypeMaxOpenShift + " is set more than once; one is accepted"
+		}
+		found = true
+		version, problem = minorVersion(strings.Trim(string(p.Raw), `"`))
+	}
+	if problem != "" {
+		return "", fmt.Sprintf("%s %s", olm.TypeMaxOpenShift, problem)
+	}
+	return version, ""
+}
+
+// minorVersion parses MAJOR.MINOR.
+func minorVersion(written string) (version string, problem string) {
+	if written == "" {
+		return "", "is empty; MAJOR.MINOR such as 4.19 is required"
+	}
+	v, err := semver.ParseTolerant(written)
+	if err != nil {
+		return "", fmt.Sprintf("%q is not a version; MAJOR.MINOR such as 4.19 is required",
+			text.Truncate(written, valueShown))
+	}
+	if !v.EQ(semver.Version{Major: v.Major, Minor: v.Minor}) {
+		return "", fmt.Sprintf("%q is more than MAJOR.MINOR such as 4.19", text.Truncate(written, valueShown))
+	}
+	return fmt.Sprintf("%d.%d", v.Major, v.Minor), ""
 }

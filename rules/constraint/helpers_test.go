@@ -1,7 +1,6 @@
 package constraint
 
 import (
-	"crypto/sha256"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -97,15 +96,13 @@ func crowdOf(n int) *Bundle {
 	return b
 }
 
-// manifestOf is a Manifest with some lists.
-type manifestOf struct{ permissions, webhooks []map[string][]string }
-
-func (m manifestOf) Digest() [sha256.Size]byte {
-	return sha256.Sum256([]byte(jsonText(map[string]any{"permissions": m.permissions, "webhooks": m.webhooks})))
+// manifestOf returns what a ClusterServiceVersion with some rules requests.
+func manifestOf(permissions, webhooks []map[string][]string) *olm.Demands {
+	csv, err := olm.Decode[olm.CSV]([]byte(jsonText(map[string]any{"spec": map[string]any{
+		"install":            map[string]any{"spec": map[string]any{"clusterPermissions": []any{map[string]any{"rules": permissions}}}},
+		"webhookdefinitions": []any{map[string]any{"rules": webhooks}}}})))
+	if err != nil {
+		panic(err)
+	}
+	return &olm.Demands{Spec: &csv.Spec}
 }
-func (m manifestOf) ClusterPermissions() ([]map[string][]string, error) { return m.permissions, nil }
-func (m manifestOf) Permissions() ([]map[string][]string, error)        { return nil, nil }
-func (m manifestOf) Webhooks() ([]map[string][]string, error)           { return m.webhooks, nil }
-func (m manifestOf) Images() ([]olm.Image, error)                       { return nil, nil }
-func (m manifestOf) ConversionCRDs() ([]string, error)                  { return nil, nil }
-func (m manifestOf) Annotations() (map[string]*string, error)           { return nil, nil }

@@ -2,6 +2,7 @@ package constraint
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -296,10 +297,10 @@ func TestRemembered(t *testing.T) {
 		"properties":        func(b *Bundle, _ *Namespace) { b.Properties[0].Raw = json.RawMessage("1") },
 		"type":              func(b *Bundle, _ *Namespace) { b.Properties[0].Type = "x" },
 		"rights": func(b *Bundle, _ *Namespace) {
-			b.Manifest = manifestOf{permissions: []map[string][]string{{"verbs": {"*"}}}}
+			b.Manifest = manifestOf([]map[string][]string{{"verbs": {"*"}}}, nil)
 		},
 		"webhooks": func(b *Bundle, _ *Namespace) {
-			b.Manifest = manifestOf{webhooks: []map[string][]string{{"apiGroups": {"*"}}}}
+			b.Manifest = manifestOf(nil, []map[string][]string{{"apiGroups": {"*"}}})
 		},
 		"unknown":    func(b *Bundle, _ *Namespace) { b.Unknown = Channel },
 		"deprecated": func(b *Bundle, _ *Namespace) { b.Deprecated.Version = "x" },
@@ -324,9 +325,9 @@ func TestManyRules(t *testing.T) {
 	b := etcd()
 	rules := make([]map[string][]string, maxSeenElements)
 	for i := range rules {
-		rules[i] = map[string][]string{"verbs": {"get"}}
+		rules[i] = map[string][]string{"verbs": {"get"}, "resourceNames": {strconv.Itoa(i)}}
 	}
-	b.Manifest = manifestOf{permissions: rules}
+	b.Manifest = manifestOf(rules, nil)
 	for rule, want := range map[string]Outcome{
 		`clusterPermissions.all(a, "get" in a.verbs)`:                                            Satisfied,
 		`clusterPermissions.all(a, clusterPermissions.all(b, a.verbs.size() == b.verbs.size()))`: Failed,

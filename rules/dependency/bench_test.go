@@ -68,7 +68,7 @@ func BenchmarkDecide(b *testing.B) {
 	policy := stored(b, spec([]string{on("Policy a"), on("Policy b")}, template("one", on("Policy c")), template("two"),
 		template("three")))
 	p := Read(policy)
-	observed := Observed{State: Pending, HasState: true}
+	observed := Observed{State: Pending}
 	b.ReportAllocs()
 	for b.Loop() {
 		in := StatusInput{Policy: policy, Read: p, Now: noon}
@@ -78,7 +78,7 @@ func BenchmarkDecide(b *testing.B) {
 			for _, d := range tm.Dependencies {
 				results = append(results, Evaluate(*d, observed))
 			}
-			in.Outcomes = append(in.Outcomes, Decide(TemplateInput{Policy: p, Template: *tm, Results: results}))
+			in.Outcomes = append(in.Outcomes, Decide(TemplateInput{Template: *tm, Results: results}))
 		}
 		policy.Status, _ = NextStatus(in)
 	}

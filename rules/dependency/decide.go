@@ -32,7 +32,6 @@ func (d Decision) String() string {
 
 // TemplateInput is the input of Decide.
 type TemplateInput struct {
-	Policy   *Policy
 	Template Template
 	// Results has one entry per dependency of the template.
 	Results []Result
@@ -57,8 +56,6 @@ type TemplateOutcome struct {
 	State State
 	// Message is "<State>; <text>", empty if the state is unknown.
 	Message string
-	// Fault is set for a template error.
-	Fault bool
 	// Evaluating is set where the state is unknown because the object was not evaluated yet.
 	Evaluating bool
 	// Unmet are the results of the dependencies that the template waits for.
@@ -165,7 +162,7 @@ func (in *TemplateInput) suspends() bool { return in.Template.Suspendable && in.
 
 // fault is the outcome of a template error.
 func (in *TemplateInput) fault(text string) TemplateOutcome {
-	return TemplateOutcome{Template: in.Template.Name, Decision: DoFault, State: NonCompliant, Fault: true,
+	return TemplateOutcome{Template: in.Template.Name, Decision: DoFault, State: NonCompliant,
 		Message: message(NonCompliant, "template-error; "+text), Unmet: unmet(in.Results)}
 }
 

@@ -28,9 +28,9 @@ func TestDecide(t *testing.T) {
 	hub := plain
 	hub.HubError = "no such value"
 	db := dep("Policy", "db", Compliant)
-	met := []Result{Evaluate(db, Observed{State: Compliant, HasState: true})}
-	unmet := []Result{Evaluate(db, Observed{State: NonCompliant, HasState: true})}
-	stale := []Result{Evaluate(db, Observed{State: NonCompliant, HasState: true, Generation: 2, HasObserved: true,
+	met := []Result{Evaluate(db, Observed{State: Compliant})}
+	unmet := []Result{Evaluate(db, Observed{State: NonCompliant})}
+	stale := []Result{Evaluate(db, Observed{State: NonCompliant, Generation: 2, HasObserved: true,
 		ObservedGeneration: 1})}
 	unread := []Result{Evaluate(db, Observed{Reason: NotRead})}
 	unreadable := []Result{Evaluate(db, Observed{Reason: NotRead, Detail: "its webhook is down"})}
@@ -173,7 +173,6 @@ func TestDecide(t *testing.T) {
 			want: "Fault NonCompliant; template-error; a b [2J?"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.in.Policy = p
 			if got := outcomeText(Decide(c.in)); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
@@ -202,13 +201,13 @@ func TestDecideOnGatekeeper(t *testing.T) {
 		"{created: false}": "Apply NonCompliant; template-error; Gatekeeper has not accepted it: see status.byPod of ConstraintTemplate.templates.gatekeeper.sh k",
 	} {
 		o := object(t, "apiVersion: templates.gatekeeper.sh/v1\nkind: ConstraintTemplate\nmetadata: {name: k, labels: {policy.open-cluster-management.io/policy: app, policy.open-cluster-management.io/cluster-namespace: shop}}\nstatus: "+status)
-		if got := outcomeText(Decide(TemplateInput{Policy: p, Template: tm, Live: LiveOf(o, p)})); got != want {
+		if got := outcomeText(Decide(TemplateInput{Template: tm, Live: LiveOf(o, p)})); got != want {
 			t.Errorf("%s: got %s, want %s", status, got, want)
 		}
 	}
 	other := LiveOf(made(t, "status: {compliant: Compliant, created: false}"), p)
-	if out := Decide(TemplateInput{Policy: p, Template: Template{Name: "x", Ref: other.ref(), Readable: true},
-		Live: other}); out.Fault || out.State != Compliant {
+	if out := Decide(TemplateInput{Template: Template{Name: "x", Ref: other.ref(), Readable: true},
+		Live: other}); out.State != Compliant {
 		t.Errorf("created means something else here: %+v", out)
 	}
 }
@@ -244,7 +243,7 @@ func TestMessageOfObject(t *testing.T) {
 			want: "Compliant; ConfigurationPolicy shop/x is Compliant"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			out := Decide(TemplateInput{Policy: p, Template: tm, Live: LiveOf(made(t, "status: "+c.status), p)})
+			out := Decide(TemplateInput{Template: tm, Live: LiveOf(made(t, "status: "+c.status), p)})
 			if out.Message != c.want || !strings.HasPrefix(out.Message, string(out.State)+"; ") {
 				t.Errorf("got %q, want %q", out.Message, c.want)
 			}
@@ -257,7 +256,7 @@ func TestDecideNeverOpensTheGate(t *testing.T) {
 	p := &Policy{Namespace: "shop", Name: "app"}
 	db := dep("Policy", "db", Compliant)
 	results := map[string][]Result{
-		"none": nil, "met": {Evaluate(db, Observed{State: Compliant, HasState: true})},
+		"none": nil, "met": {Evaluate(db, Observed{State: Compliant})},
 		"unmet":  {Evaluate(db, Observed{Reason: NotFound})},
 		"stale":  {Evaluate(db, Observed{Generation: 2, HasObserved: true})},
 		"unread": {Evaluate(db, Observed{Reason: NotRead})},
@@ -272,7 +271,7 @@ func TestDecideNeverOpensTheGate(t *testing.T) {
 	cases := 0
 	for i := range 1 << 6 {
 		tm := Template{Name: "x", Ref: base.ref(), Readable: true, Suspendable: i&1 != 0, IgnorePending: i&2 != 0}
-		in := TemplateInput{Policy: p}
+		in := TemplateInput{}
 		if i&4 != 0 {
 			tm.Fault = "fault"
 		}
@@ -291,6 +290,7 @@ func TestDecideNeverOpensTheGate(t *testing.T) {
 				for _, mode := range []PendingGuards{"", Suspend, Delete} {
 					in.Results, in.Live, in.Mode = f, live, mode
 					out := Decide(in)
+					faulty := strings.HasPrefix(out.Message, "NonCompliant; template-error; ")
 					cases++
 					met, decided := AllMet(f)
 					kept := tm.Suspendable && mode != Delete
@@ -305,22 +305,20 @@ func TestDecideNeverOpensTheGate(t *testing.T) {
 						"written although of another owner":   writes && live != nil && !live.Ours,
 						"written although an error is known":  writes && (tm.Fault != "" || in.KindFault != ""),
 						"a faulty template is reported as fine": (tm.Fault != "" || in.KindFault != "") &&
-							(out.State != NonCompliant || !out.Fault),
+							(out.State != NonCompliant || !faulty),
 						"pending is reported as fine": decided && !met && out.State == Compliant &&
 							!tm.IgnorePending,
 						"a message of another state": out.State != Unknown &&
 							!strings.HasPrefix(out.Message, string(out.State)+"; "),
-						"a message of no state": out.State == Unknown && out.Message != "",
-						"an error without its word": out.Fault != strings.HasPrefix(out.Message,
-							"NonCompliant; template-error; "),
+						"a message of no state":           out.State == Unknown && out.Message != "",
 						"pending without saying for what": out.State == Pending && len(out.Unmet) == 0,
-						"an unmet dependency is not told": !out.Fault && decided && !met &&
+						"an unmet dependency is not told": !faulty && decided && !met &&
 							len(out.Unmet) == 0,
-						"a waiting policy is left open": kept && !out.Fault && decided && !met &&
+						"a waiting policy is left open": kept && !faulty && decided && !met &&
 							live != nil && live.Ours && !live.Suspended && !live.Deleting && out.Decision != DoSuspend,
-						"a waiting template is left applied": !kept && !out.Fault && decided && !met &&
+						"a waiting template is left applied": !kept && !faulty && decided && !met &&
 							live != nil && live.Ours && !live.Deleting && out.Decision != DoDelete,
-						"a decision that does not have its reason": out.Decision == DoFault != out.Fault,
+						"a decision that does not have its reason": out.Decision == DoFault != faulty,
 					} {
 						if wrong {
 							t.Errorf("%s: results %s, mode %q, %+v, live %+v: %s", what, name, mode, tm, live,

@@ -52,9 +52,8 @@ type Observed struct {
 	Generation         int64
 	ObservedGeneration int64
 	HasObserved        bool
-	// State is the state in its status. HasState is false if there is none.
-	State    State
-	HasState bool
+	// State is the state in its status; empty if there is none.
+	State State
 	// Evaluating is set where the object reports that its state is not known yet.
 	Evaluating bool
 }
@@ -62,7 +61,7 @@ type Observed struct {
 // observed returns the state of a Policy or a PolicySet.
 func observed(uid types.UID, generation, observedGeneration int64, state State, evaluating bool) Observed {
 	return Observed{UID: uid, Generation: generation, ObservedGeneration: observedGeneration,
-		HasObserved: observedGeneration != 0, State: state, HasState: state != Unknown, Evaluating: evaluating}
+		HasObserved: observedGeneration != 0, State: state, Evaluating: evaluating}
 }
 
 // Found reports whether the object was read.
@@ -82,19 +81,18 @@ func Observe(object map[string]any) Observed {
 	}
 	switch {
 	case r.constraintTemplate():
-		o.State, o.HasState = Compliant, true
+		o.State = Compliant
 		return o
 	case r.Group == GatekeeperConstraintGroup:
 		if violations, ok := numberAt(object, "status", "totalViolations"); ok {
-			o.HasState = true
 			if o.State = Compliant; violations > 0 {
 				o.State = NonCompliant
 			}
 		}
 		return o
 	}
-	state := cmp.Or(textAt(object, "status", "compliant"), textAt(object, "status", "complianceState"))
-	if o.State, o.HasState = State(state), state != ""; !o.HasState {
+	o.State = State(cmp.Or(textAt(object, "status", "compliant"), textAt(object, "status", "complianceState")))
+	if o.State == Unknown {
 		o.observeCondition(compliantCondition(object))
 	}
 	return o
@@ -104,13 +102,13 @@ func Observe(object map[string]any) Observed {
 func (o *Observed) observeCondition(c map[string]any) {
 	switch textAt(c, "status") {
 	case "True":
-		o.State, o.HasState = Compliant, true
+		o.State = Compliant
 	case "False":
-		o.State, o.HasState = NonCompliant, true
+		o.State = NonCompliant
 	case "Unknown":
 		o.Evaluating = textAt(c, "reason") == ReasonNotEvaluated
 	}
-	if observed, ok := numberAt(c, "observedGeneration"); ok && o.HasState && !o.HasObserved {
+	if observed, ok := numberAt(c, "observedGeneration"); ok && o.State != Unknown && !o.HasObserved {
 		o.ObservedGeneration, o.HasObserved = observed, true
 	}
 }
@@ -155,14 +153,11 @@ type Result struct {
 	State State
 	// Text explains the reason.
 	Text string
-	// UID and Generation are the object's, zero if it does not exist.
-	UID        types.UID
-	Generation int64
 }
 
 // Evaluate reports whether a dependency is met by what was observed.
 func Evaluate(d Dependency, o Observed) Result {
-	f := Result{Dependency: d, UID: o.UID, Generation: o.Generation, State: o.State}
+	f := Result{Dependency: d, State: o.State}
 	switch {
 	case o.Reason == NotFound && d.constraintTemplate() && (d.Want == NonCompliant || d.Want == Pending):
 		f.Met = true // for this kind, existing means Compliant
@@ -173,7 +168,7 @@ func Evaluate(d Dependency, o Observed) Result {
 	case o.Stale():
 		f.Reason, f.Undecided = Stale, true
 		f.Text = "generation " + strconv.FormatInt(o.Generation, 10) + " is not evaluated yet"
-	case !o.HasState:
+	case o.State == Unknown:
 		f.Reason, f.Undecided = NoStatus, o.Evaluating
 		f.Text = "it has neither status.compliant nor status.complianceState"
 		if d.Group == GatekeeperConstraintGroup {
@@ -300,7 +295,7 @@ func textAt(object map[string]any, path ...string) string {
 // state returns the object's state for its present generation. Any other value than the three states is unknown.
 func (l *Live) state() (state State, evaluating bool) {
 	switch {
-	case l == nil, l.Observed.Stale(), !l.Observed.HasState, l.templateWithoutAnswer():
+	case l == nil, l.Observed.Stale(), l.Observed.State == Unknown, l.templateWithoutAnswer():
 		return Unknown, true
 	case known(l.Observed.State):
 		return l.Observed.State, false

@@ -82,7 +82,7 @@ func TestObserve(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			o := Observe(object(t, c.object))
 			got := fmt.Sprintf("%d/%d ", o.Generation, o.ObservedGeneration)
-			if got += string(o.State); !o.HasState {
+			if got += string(o.State); o.State == Unknown {
 				got += "none"
 			}
 			if o.Evaluating {
@@ -96,7 +96,7 @@ func TestObserve(t *testing.T) {
 			}
 		})
 	}
-	if o := Observe(nil); o.HasState {
+	if o := Observe(nil); o.State != Unknown {
 		t.Error("nil says nothing")
 	}
 	whole := map[string]any{"metadata": map[string]any{"generation": int64(3), "uid": "u"},
@@ -114,7 +114,7 @@ func TestObserve(t *testing.T) {
 }
 
 func TestEvaluate(t *testing.T) {
-	seen := func(state State) Observed { return Observed{State: state, HasState: true, UID: "u", Generation: 1} }
+	seen := func(state State) Observed { return Observed{State: state, UID: "u", Generation: 1} }
 	db := dep("Policy", "db", Compliant)
 	gk := Dependency{Ref: Ref{GatekeeperTemplateGroup, KindConstraintTemplate, "", "k8s"}, Want: Compliant}
 	audit := Dependency{Ref: Ref{GatekeeperConstraintGroup, "K", "", "all"}, Want: Compliant}
@@ -146,9 +146,9 @@ func TestEvaluate(t *testing.T) {
 			want: "NoStatus, it has neither status.compliant nor status.complianceState"},
 		{name: "not evaluated yet", d: db, o: Observed{Evaluating: true},
 			want: "NoStatus, it has neither status.compliant nor status.complianceState, undecided"},
-		{name: "stale, and would do", d: db, o: Observed{State: Compliant, HasState: true, Generation: 3,
+		{name: "stale, and would do", d: db, o: Observed{State: Compliant, Generation: 3,
 			ObservedGeneration: 2, HasObserved: true}, want: "Stale, generation 3 is not evaluated yet, undecided"},
-		{name: "stale, and would not do", d: db, o: Observed{State: NonCompliant, HasState: true, Generation: 3,
+		{name: "stale, and would not do", d: db, o: Observed{State: NonCompliant, Generation: 3,
 			ObservedGeneration: 2, HasObserved: true}, want: "Stale, generation 3 is not evaluated yet, undecided"},
 		{name: "not there", d: db, o: Observed{Reason: NotFound}, want: "NotFound"},
 		{name: "no kind", d: db, o: Observed{Reason: NoKind,
@@ -187,7 +187,7 @@ func TestEvaluate(t *testing.T) {
 			if f.Unread {
 				got += ", unread"
 			}
-			if got != c.want || f.UID != c.o.UID || f.Generation != c.o.Generation || f.Met == (f.Reason != "") {
+			if got != c.want || f.Met == (f.Reason != "") {
 				t.Errorf("got %q, want %q: %+v", got, c.want, f)
 			}
 		})
@@ -220,9 +220,9 @@ func TestSettled(t *testing.T) {
 
 func TestPendingText(t *testing.T) {
 	x, db := dep("ConfigurationPolicy", "x", Compliant), dep("Policy", "db", Compliant)
-	wrong := Evaluate(db, Observed{State: NonCompliant, HasState: true})
+	wrong := Evaluate(db, Observed{State: NonCompliant})
 	gone := Evaluate(x, Observed{Reason: NotFound})
-	met := Evaluate(dep("Policy", "fine", Compliant), Observed{State: Compliant, HasState: true})
+	met := Evaluate(dep("Policy", "fine", Compliant), Observed{State: Compliant})
 	many := []Result{met}
 	for i := range 8 {
 		many = append(many, Evaluate(dep("Policy", fmt.Sprint("p", 9-i), Compliant), Observed{Reason: NotFound}))

@@ -58,7 +58,7 @@ func FuzzRead(f *testing.F) {
 			for _, d := range tm.Dependencies {
 				results = append(results, Evaluate(*d, Observe(live)))
 			}
-			out := Decide(TemplateInput{Policy: read, Template: *tm, Results: results, Cycle: g.Cycle(app()),
+			out := Decide(TemplateInput{Template: *tm, Results: results, Cycle: g.Cycle(app()),
 				Live: LiveOf(live, read)})
 			checkText(t, "message", out.Message, maxMessage)
 			in.Outcomes, in.Objects = append(in.Outcomes, out), append(in.Objects, live)

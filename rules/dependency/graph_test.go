@@ -426,11 +426,11 @@ func TestReadSet(t *testing.T) {
 	}
 	for observed, want := range map[int64]bool{0: false, 1: true, 2: false, 3: true} {
 		s.Generation, s.Status.ObservedGeneration = 2, observed
-		if got := ReadSet(s).Observed(); got.Stale() != want || got.State != Pending || !got.HasState || !got.Found() {
+		if got := ReadSet(s).Observed(); got.Stale() != want || got.State != Pending || !got.Found() {
 			t.Errorf("generation %d was evaluated: %+v", observed, got)
 		}
 		p := Policy{Generation: 2, ObservedGeneration: observed, State: Pending}
-		if got := p.Observed(); got.Stale() != want || got.State != Pending || !got.HasState || !got.Found() {
+		if got := p.Observed(); got.Stale() != want || got.State != Pending || !got.Found() {
 			t.Errorf("generation %d was evaluated: %+v", observed, got)
 		}
 	}

@@ -20,30 +20,42 @@ import (
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// The rules on writes of a Policy.
 const (
 	RulePolicyField               verdict.RuleID = "policy/field"
 	RulePolicyDependencyConflict  verdict.RuleID = "policy/dependency-conflict"
 	RulePolicyDependencyDuplicate verdict.RuleID = "policy/dependency-duplicate"
 	RulePolicyDependencyCycle     verdict.RuleID = "policy/dependency-cycle"
 	RulePolicyDependencyNamespace verdict.RuleID = "policy/dependency-namespace"
+	RulePolicyEscalation          verdict.RuleID = "policy/escalation"
+	RulePolicyDependencyAccess    verdict.RuleID = "policy/dependency-access"
 	RulePolicyTemplate            verdict.RuleID = "policy/template"
+	RulePolicySetDependencyCycle  verdict.RuleID = "policyset/dependency-cycle"
 )
 
-var (
-	policyField = verdict.Rule{ID: RulePolicyField, Outcomes: verdict.DeniesOrWarns,
-		Summary: "a Policy has a name or a field that is not valid, or a Policy or PolicySet one that Opgate does not know"}
-	policyDependencyConflict = verdict.Rule{ID: RulePolicyDependencyConflict, Outcomes: verdict.Denies,
-		Summary: "a Policy waits for one object in two states at once"}
-	policyDependencyDuplicate = verdict.Rule{ID: RulePolicyDependencyDuplicate, Outcomes: verdict.Denies,
-		Summary: "a Policy names one object that it depends on in two API versions"}
-	policyDependencyCycle = verdict.Rule{ID: RulePolicyDependencyCycle, Outcomes: verdict.Denies,
-		Summary: "a Policy would wait for itself, through others that wait for it"}
-	policyDependencyNamespace = verdict.Rule{ID: RulePolicyDependencyNamespace, Outcomes: verdict.Warns,
-		Summary: "a dependency of a Policy names a namespace, which is ignored for its kind"}
-	policyTemplate = verdict.Rule{ID: RulePolicyTemplate, Outcomes: verdict.Warns,
-		Summary: "a template of a Policy cannot be applied as it is written"}
-)
+// policyRules are the rules on Policies and PolicySets. Package admission applies those on the rights of an author.
+var policyRules = []verdict.Rule{
+	{ID: RulePolicyField, Outcomes: verdict.DeniesOrWarns,
+		Summary: "a Policy has a name or a field that is not valid, or a Policy or PolicySet one that Opgate does not know"},
+	{ID: RulePolicyDependencyConflict, Outcomes: verdict.Denies,
+		Summary: "a Policy waits for one object in two states at once"},
+	{ID: RulePolicyDependencyDuplicate, Outcomes: verdict.Denies,
+		Summary: "a Policy names one object that it depends on in two API versions"},
+	{ID: RulePolicyDependencyCycle, Outcomes: verdict.Denies,
+		Summary: "a Policy would wait for itself, through others that wait for it"},
+	{ID: RulePolicyDependencyNamespace, Outcomes: verdict.Warns,
+		Summary: "a dependency of a Policy names a namespace, which is ignored for its kind"},
+	{ID: RulePolicyEscalation, Outcomes: verdict.Denies,
+		Summary: "a Policy has a template of a kind that its author may not create"},
+	{ID: RulePolicyDependencyAccess, Outcomes: verdict.Denies,
+		Summary: "a Policy waits for an object in another namespace, or in none, that its author may not get"},
+	{ID: RulePolicyTemplate, Outcomes: verdict.Warns,
+		Summary: "a template of a Policy cannot be applied as it is written"},
+	{ID: RulePolicySetDependencyCycle, Outcomes: verdict.Denies,
+		Summary: "a Policy would wait for itself, through a PolicySet that it is a member of"},
+}
+
+// Rules returns the rules on Policies and PolicySets, in reading order. The caller may keep the slice.
+func Rules() []verdict.Rule { return slices.Clone(policyRules) }
 
 // PolicyInput is the input of JudgePolicy.
 type PolicyInput struct {
@@ -68,16 +80,13 @@ func JudgePolicy(in PolicyInput) verdict.Verdict {
 		return v
 	}
 	WarnUnknown(&v, in.Strict)
-	for _, err := range ValidatePolicy(policy) {
-		v.Refuse(verdict.Reason{Rule: RulePolicyField, Decision: verdict.Deny, Field: err.Field,
-			Message: verdict.Sentence(err.Error(), RulePolicyField, "")})
-	}
+	v.AddFaults(RulePolicyField, validatePolicy(policy))
 	read := Read(policy)
 	clash := func(id verdict.RuleID, list []Clash, in string) {
 		for i := range list {
 			path := list[i].Paths[len(list[i].Paths)-1]
-			v.Refuse(verdict.Reason{Rule: id, Decision: verdict.Deny, Field: path,
-				Message: verdict.Sentence(path+": the Policy waits for "+list[i].Text(in), id, "keep one")})
+			v.Add(id, verdict.Finding{Decision: verdict.Deny, Field: path, Accepted: "keep one",
+				What: path + ": the Policy waits for " + list[i].Text(in)})
 		}
 	}
 	clash(RulePolicyDependencyConflict, read.Conflicts, "in states")
@@ -87,22 +96,20 @@ func JudgePolicy(in PolicyInput) verdict.Verdict {
 		if d := leadsTo(read, cycle); d != nil {
 			path = d.Path
 		}
-		v.Refuse(verdict.Reason{Rule: RulePolicyDependencyCycle, Decision: verdict.Deny, Field: path,
-			Message: verdict.Sentence(path+": "+cycleText(cycle), RulePolicyDependencyCycle,
-				"remove one of these dependencies")})
+		v.Add(RulePolicyDependencyCycle, verdict.Finding{Decision: verdict.Deny, Field: path,
+			What: path + ": " + cycleText(cycle), Accepted: "remove one of these dependencies"})
 	}
 	for _, w := range read.Warnings {
-		v.Warn(verdict.Reason{Rule: RulePolicyDependencyNamespace, Field: w.Path,
-			Message: verdict.Sentence(w.Path+": "+w.Text, RulePolicyDependencyNamespace, "leave the namespace out")})
+		v.Add(RulePolicyDependencyNamespace, verdict.Finding{Field: w.Path, What: w.Path + ": " + w.Text,
+			Accepted: "leave the namespace out"})
 	}
 	for i := range read.Templates {
 		t := &read.Templates[i]
 		if fault := cmp.Or(t.Fault, in.Grants.MissingKind(t.Ref.Group, t.Ref.Kind)); fault != "" &&
 			v.Decision == verdict.Allow {
 			path := "spec.policy-templates[" + strconv.Itoa(i) + "]"
-			v.Warn(verdict.Reason{Rule: RulePolicyTemplate, Field: path,
-				Message: verdict.Sentence(path+": "+text.Escape(fault), RulePolicyTemplate,
-					"the template is not applied, and the Policy is NonCompliant, until that is fixed")})
+			v.Add(RulePolicyTemplate, verdict.Finding{Field: path, What: path + ": " + text.Escape(fault),
+				Accepted: "the template is not applied, and the Policy is NonCompliant, until that is fixed"})
 		}
 	}
 	return v.Sorted()
@@ -113,8 +120,8 @@ func JudgePolicy(in PolicyInput) verdict.Verdict {
 func WarnUnknown(v *verdict.Verdict, strict []error) {
 	for _, err := range strict {
 		if strings.Contains(err.Error(), ` "spec.`) {
-			v.Warn(verdict.Reason{Rule: RulePolicyField, Message: verdict.Sentence(text.Escape(err.Error()), RulePolicyField,
-				"it is kept, and Opgate does not read it")})
+			v.Add(RulePolicyField, verdict.Finding{What: text.Escape(err.Error()),
+				Accepted: "it is kept, and Opgate does not read it"})
 		}
 	}
 }
@@ -145,12 +152,6 @@ func ObjectName(kind string, meta *metav1.ObjectMeta) string {
 		GenerateName: meta.GenerateName}).Key()
 }
 
-// RulePolicySetDependencyCycle is on the members of a PolicySet.
-const RulePolicySetDependencyCycle verdict.RuleID = "policyset/dependency-cycle"
-
-var policySetDependencyCycle = verdict.Rule{ID: RulePolicySetDependencyCycle, Outcomes: verdict.Denies,
-	Summary: "a Policy would wait for itself, through a PolicySet that it is a member of"}
-
 // PolicySetInput is the input of JudgePolicySet.
 type PolicySetInput struct {
 	Set *policyv1beta1.PolicySet
@@ -175,27 +176,15 @@ func JudgePolicySet(in PolicySetInput) verdict.Verdict {
 	if cycle := in.Graph.WithSet(read).Cycle(read.Ref()); cycle != nil {
 		member := slices.Index(set.Spec.Policies, policyv1beta1.NonEmptyString(cycle[1].Name))
 		path := "spec.policies[" + strconv.Itoa(member) + "]"
-		v.Refuse(verdict.Reason{Rule: RulePolicySetDependencyCycle, Decision: verdict.Deny, Field: path,
-			Message: verdict.Sentence(path+": "+cycleText(cycle), RulePolicySetDependencyCycle,
-				"remove the member, or what it waits for")})
+		v.Add(RulePolicySetDependencyCycle, verdict.Finding{Decision: verdict.Deny, Field: path,
+			What: path + ": " + cycleText(cycle), Accepted: "remove the member, or what it waits for"})
 	}
 	return v.Sorted()
 }
 
-var (
-	policyRules = []verdict.Rule{
-		policyField, policyDependencyConflict, policyDependencyDuplicate, policyDependencyCycle,
-		policyDependencyNamespace, policyEscalation, policyDependencyAccess, policyTemplate,
-	}
-	policySetRules = []verdict.Rule{policySetDependencyCycle}
-)
-
-// Rules returns the rules on Policies and PolicySets, in reading order. The caller may keep the slice.
-func Rules() []verdict.Rule { return slices.Concat(policyRules, policySetRules) }
-
-// ValidatePolicy checks what the CRD schema of a Policy cannot express. A dependency that the schema refuses, and that is
+// validatePolicy checks what the CRD schema of a Policy cannot express. A dependency that the schema refuses, and that is
 // stored nevertheless, is never met.
-func ValidatePolicy(policy *policyv1.Policy) field.ErrorList {
+func validatePolicy(policy *policyv1.Policy) field.ErrorList {
 	var errs field.ErrorList
 	spec := field.NewPath("spec")
 	if n := len(policy.Name); n > MaxPolicyName {

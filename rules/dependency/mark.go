@@ -24,21 +24,27 @@ type Digest [sha256.Size]byte
 // DigestOf returns the digest of a Policy's spec. It fails if the spec cannot be encoded. Where an OperatorPolicy in a
 // template may look up, it is another than before: marks of that time did not verify rights to what is looked up.
 func DigestOf(p *policyv1.Policy) (Digest, error) {
-	raw, err := json.Marshal(p.Spec)
+	raw, err := Canonical(p.Spec)
 	if err != nil {
-		return Digest{}, fmt.Errorf("encode the spec: %w", err)
-	}
-	var content any
-	if err := utiljson.Unmarshal(raw, &content); err != nil {
-		return Digest{}, fmt.Errorf("read the spec: %w", err)
-	}
-	if raw, err = json.Marshal(content); err != nil { // sorts the keys
 		return Digest{}, fmt.Errorf("encode the spec: %w", err)
 	}
 	if looksUp(p) {
 		raw = append(raw, " with lookups"...)
 	}
 	return sha256.Sum256(raw), nil
+}
+
+// Canonical returns the JSON of a value with sorted keys.
+func Canonical(value any) ([]byte, error) {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	var content any
+	if err := utiljson.Unmarshal(raw, &content); err != nil {
+		return nil, err
+	}
+	return json.Marshal(content)
 }
 
 // Verification is the content of a valid mark.
@@ -144,19 +150,14 @@ const UnverifiedText = "the rights of the Policy's author were not verified when
 	"a user with the right to create what it makes has to write it again, with annotation " +
 	metakey.Verified + " changed or left out, while opgate answers"
 
-// narrowText is why a template is not applied whose author may not read one of its dependencies.
-func narrowText(d Dependency) string {
-	return "it waits for " + d.String() +
-		", which is in no namespace, and the right of the Policy's author to get it was not verified (" + string(RulePolicyDependencyAccess) + "): " +
-		"a user with the right to get all of its kind has to write the Policy again, with annotation " +
-		metakey.Verified + " changed or left out"
-}
-
 // Uncovered returns why a template is not applied although its Policy has a valid mark, "" if it is.
 func (v Verification) Uncovered(t *Template) string {
 	for _, d := range t.Dependencies {
 		if !v.Covers(*d) {
-			return narrowText(*d)
+			return "it waits for " + d.String() +
+				", which is in no namespace, and the right of the Policy's author to get it was not verified (" + string(RulePolicyDependencyAccess) + "): " +
+				"a user with the right to get all of its kind has to write the Policy again, with annotation " +
+				metakey.Verified + " changed or left out"
 		}
 	}
 	return ""

@@ -76,9 +76,10 @@ func (p *Policy) readDependencies(path string, written []policyv1.PolicyDependen
 		case d.clusterScoped():
 			d.Namespace = ""
 		case ownNamespaceOnly(d.Ref) && d.Namespace != p.Namespace:
-			d.IgnoredNamespace, d.Namespace = d.Namespace, p.Namespace
+			ignored := d.Namespace
+			d.Namespace = p.Namespace
 			p.Warnings = append(p.Warnings, Warning{Path: d.Path + ".namespace",
-				Text: "namespace " + text.Name(d.IgnoredNamespace) + " is ignored for kind " + text.Name(d.Kind) +
+				Text: "namespace " + text.Name(ignored) + " is ignored for kind " + text.Name(d.Kind) +
 					": " + d.String() + " is waited for"})
 		}
 		read.list[i] = &d

@@ -17,19 +17,6 @@ import (
 	"github.com/opgate/opgate/rules/verdict"
 )
 
-// The rules on the rights of a Policy's author, which package admission checks.
-const (
-	RulePolicyEscalation       verdict.RuleID = "policy/escalation"
-	RulePolicyDependencyAccess verdict.RuleID = "policy/dependency-access"
-)
-
-var (
-	policyEscalation = verdict.Rule{ID: RulePolicyEscalation, Outcomes: verdict.Denies,
-		Summary: "a Policy has a template of a kind that its author may not create"}
-	policyDependencyAccess = verdict.Rule{ID: RulePolicyDependencyAccess, Outcomes: verdict.Denies,
-		Summary: "a Policy waits for an object in another namespace, or in none, that its author may not get"}
-)
-
 // Right is a right to objects of a resource: to one object or, if Name is empty, to all; in a namespace or, if that is
 // empty, cluster-wide.
 type Right struct{ Verb, Group, Resource, Namespace, Name string }
@@ -202,28 +189,24 @@ func rightTo(verb string, object Ref) Right {
 
 // RefuseLacking refuses an object whose author lacks a right. Unknown is set if that could not be determined.
 func RefuseLacking(v *verdict.Verdict, need *Need, unknown bool) {
-	right := need.Rights[len(need.Rights)-1]
-	r := verdict.Reason{Rule: need.Rule, Decision: verdict.Deny, Field: need.Field, Message: verdict.Sentence(
-		need.Field+" "+need.Does+" "+need.Object+", which its author may not "+need.May, need.Rule,
-		"it needs the right to "+right.String())}
+	f := verdict.Finding{Decision: verdict.Deny, Field: need.Field,
+		What:     need.Field + " " + need.Does + " " + need.Object + ", which its author may not " + need.May,
+		Accepted: "it needs the right to " + need.Rights[len(need.Rights)-1].String()}
 	if unknown {
-		r.Decision = verdict.Hold
-		r.Message = verdict.Sentence("whether its author may "+need.May+" "+need.Object+", as "+need.Field+
-			" does, could not be checked", need.Rule, "try again")
+		f.Decision, f.Accepted = verdict.Hold, "try again"
+		f.What = "whether its author may " + need.May + " " + need.Object + ", as " + need.Field + " does, could not be checked"
 	}
-	v.Refuse(r)
+	v.Add(need.Rule, f)
 	*v = v.Sorted()
 }
 
 // RefuseTooManyQuestions refuses a Policy whose author needs more rights than are checked. Number is how many at least.
 func RefuseTooManyQuestions(v *verdict.Verdict, number int) {
-	v.Refuse(verdict.Reason{Rule: RulePolicyEscalation, Decision: verdict.Deny, Field: "spec",
-		Message: verdict.Sentence(
-			fmt.Sprintf("whether its author may create what it makes, and get what it waits for, takes %d access reviews, at most %d are made",
-				number, MaxQuestions),
-			RulePolicyEscalation, fmt.Sprintf(
-				"split it into Policies that make at most %d kinds and wait for at most %d objects in other namespaces each, "+
-					"or let a user who may get all objects of these kinds write it", MaxQuestions/4, MaxQuestions/4))})
+	v.Add(RulePolicyEscalation, verdict.Finding{Decision: verdict.Deny, Field: "spec",
+		What: fmt.Sprintf("whether its author may create what it makes, and get what it waits for, takes %d access reviews, at most %d are made",
+			number, MaxQuestions),
+		Accepted: fmt.Sprintf("split it into Policies that make at most %d kinds and wait for at most %d objects in other namespaces each, "+
+			"or let a user who may get all objects of these kinds write it", MaxQuestions/4, MaxQuestions/4)})
 }
 
 // RefuseUnmarked refuses a Policy that would be stored without a mark, and therefore ignored.
@@ -232,10 +215,8 @@ func RefuseUnmarked(v *verdict.Verdict, generated bool) {
 	if generated {
 		fix = "write metadata.name in place of metadata.generateName"
 	}
-	v.Refuse(verdict.Reason{Rule: RulePolicyEscalation, Decision: verdict.Hold, Field: "metadata.annotations",
-		Message: verdict.Sentence(
-			"that the rights of its author were verified could not be recorded in annotation "+metakey.Verified,
-			RulePolicyEscalation, fix)})
+	v.Add(RulePolicyEscalation, verdict.Finding{Decision: verdict.Hold, Field: "metadata.annotations", Accepted: fix,
+		What: "that the rights of its author were verified could not be recorded in annotation " + metakey.Verified})
 }
 
 // NarrowKinds returns what the mark of a Policy records: the kinds whose right is missing.

@@ -21,8 +21,6 @@ type Set struct {
 	// Policies are the names of its members, without duplicates, in the order of the PolicySet. They are in its own
 	// namespace.
 	Policies []string
-	// byName are the indexes of Policies, sorted by name.
-	byName []uint16
 	// Fault is why the members are not read; "" if they are.
 	Fault string
 	// State and the fields below are read from its status.
@@ -41,10 +39,7 @@ func (s *Set) Key() types.NamespacedName {
 
 // Has reports whether a Policy of its namespace is a member.
 func (s *Set) Has(policy string) bool {
-	_, found := slices.BinarySearchFunc(s.byName, policy, func(i uint16, name string) int {
-		return strings.Compare(s.Policies[i], name)
-	})
-	return found
+	return slices.Contains(s.Policies, policy)
 }
 
 // Observed returns the PolicySet as its dependents see it. A nil PolicySet does not exist.
@@ -78,12 +73,10 @@ func ReadSet(set *policyv1beta1.PolicySet) *Set {
 	for _, name := range set.Spec.Policies {
 		if name != "" && !seen[name] {
 			seen[name] = true
-			s.byName = append(s.byName, uint16(len(s.Policies))) //nolint:gosec // at most MaxMembers
 			s.Policies = append(s.Policies, string(name))
 		}
 	}
-	slices.SortFunc(s.byName, func(a, b uint16) int { return strings.Compare(s.Policies[a], s.Policies[b]) })
-	s.Policies, s.byName = slices.Clip(s.Policies), slices.Clip(s.byName)
+	s.Policies = slices.Clip(s.Policies)
 	return s
 }
 

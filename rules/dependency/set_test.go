@@ -70,7 +70,7 @@ func TestNextSetStatus(t *testing.T) {
 				noon.Add(time.Hour)); fmt.Sprint(again) != fmt.Sprint(s) {
 				t.Errorf("not settled: %+v", again)
 			}
-			if o := ReadSet(set).Observed(); o.HasState != (s.Compliant != "") ||
+			if o := ReadSet(set).Observed(); string(o.State) != s.Compliant ||
 				o.Evaluating != (con.Reason == ReasonNotEvaluated) || o.Stale() {
 				t.Errorf("what depends on it sees %+v", o)
 			}

@@ -55,11 +55,11 @@ func NextStatus(in StatusInput) (policyv1.PolicyStatus, []Event) {
 		return next, nil
 	}
 	var events []Event
-	before := detailsByName(next.Details)
+	before := next.Details
 	next.Details = nil
 	for i := range in.Outcomes {
 		out := &in.Outcomes[i]
-		detail := before.take(out.Template)
+		detail := take(before, out.Template)
 		if !out.Unread || detail.ComplianceState != policyv1.ComplianceState(out.State) {
 			detail.ComplianceState, detail.Dependencies = policyv1.ComplianceState(out.State), out.Dependencies
 			previous := newest(detail.History)
@@ -120,26 +120,17 @@ func sumUp(outcomes []TemplateOutcome) summary {
 	return s
 }
 
-// details are those of the present status, by the name of the template: the order of templates may have changed.
-type details map[string][]*policyv1.DetailsPerTemplate
-
-func detailsByName(list []*policyv1.DetailsPerTemplate) details {
-	d := make(details, len(list))
-	for _, detail := range list {
-		if detail != nil {
-			d[detail.TemplateMeta.Name] = append(d[detail.TemplateMeta.Name], detail)
-		}
+// take removes and returns the first of details with the name of a template, whose order may have changed, or returns
+// new ones.
+func take(details []*policyv1.DetailsPerTemplate, name string) *policyv1.DetailsPerTemplate {
+	i := slices.IndexFunc(details,
+		func(d *policyv1.DetailsPerTemplate) bool { return d != nil && d.TemplateMeta.Name == name })
+	if i < 0 {
+		return &policyv1.DetailsPerTemplate{TemplateMeta: metav1.ObjectMeta{Name: name}}
 	}
-	return d
-}
-
-// take removes and returns the next entry of a name, or returns a new one.
-func (d details) take(name string) *policyv1.DetailsPerTemplate {
-	if list := d[name]; len(list) > 0 {
-		d[name] = list[1:]
-		return list[0]
-	}
-	return &policyv1.DetailsPerTemplate{TemplateMeta: metav1.ObjectMeta{Name: name}}
+	found := details[i]
+	details[i] = nil
+	return found
 }
 
 // maxTemplates bounds the templates of a Policy, as its definition does.

@@ -253,14 +253,14 @@ func TestStatusAtTheStart(t *testing.T) {
 		Dependencies: []*Dependency{&db}}
 	next := func(at time.Time, ignore bool, observed Observed) []Event {
 		tm.IgnorePending = ignore
-		out := Decide(TemplateInput{Policy: Read(p), Template: tm, Results: []Result{Evaluate(db, observed)}})
+		out := Decide(TemplateInput{Template: tm, Results: []Result{Evaluate(db, observed)}})
 		s, events := NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: []TemplateOutcome{out}, Now: at})
 		p.Status = s
 		return events
 	}
 	for _, ignore := range []bool{false, true} {
 		p.Status = policyv1.PolicyStatus{}
-		next(noon, ignore, Observed{State: NonCompliant, HasState: true})
+		next(noon, ignore, Observed{State: NonCompliant})
 		before := p.Status.DeepCopy()
 		if events := next(noon.Add(time.Hour), ignore, Observed{Reason: NotRead}); len(events) > 0 {
 			t.Error(events)
@@ -290,11 +290,11 @@ func TestStatusOfDependencies(t *testing.T) {
 	var outcomes []TemplateOutcome
 	for i := range 7 {
 		outcomes = append(outcomes, outcome(fmt.Sprint("t", i),
-			Evaluate(widget, Observed{State: "UnknownCompliancy", HasState: true}),
-			Evaluate(dep("Policy", "db", Compliant), Observed{State: Pending, HasState: true})))
+			Evaluate(widget, Observed{State: "UnknownCompliancy"}),
+			Evaluate(dep("Policy", "db", Compliant), Observed{State: Pending})))
 	}
 	outcomes = append(outcomes,
-		outcome("other", Evaluate(dep("Policy", "db", NonCompliant), Observed{State: Pending, HasState: true}),
+		outcome("other", Evaluate(dep("Policy", "db", NonCompliant), Observed{State: Pending}),
 			Evaluate(Dependency{Ref: Ref{"", "ConfigMap", "shop", "c"}, Version: "v1", Want: Compliant},
 				Observed{Reason: NoKind})))
 	s, _ := NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: outcomes, Now: noon})
@@ -440,13 +440,13 @@ func TestEventsOfOperatorPolicies(t *testing.T) {
 	for kind, want := range map[string]int{KindOperatorPolicy: 0, "CertificatePolicy": 1} {
 		tm := Template{Name: "a", Ref: Ref{Group: PolicyGroup, Kind: kind, Namespace: "shop", Name: "a"},
 			Readable: true}
-		live := &Live{Ours: true, Object: map[string]any{}, Observed: Observed{State: Compliant, HasState: true}}
-		out := Decide(TemplateInput{Policy: Read(p), Template: tm, Live: live})
+		live := &Live{Ours: true, Object: map[string]any{}, Observed: Observed{State: Compliant}}
+		out := Decide(TemplateInput{Template: tm, Live: live})
 		s, events := NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: []TemplateOutcome{out}, Now: noon})
 		if len(events) != want || len(s.Details[0].History) != 1 {
 			t.Errorf("%s: events %v, history %v", kind, events, s.Details[0].History)
 		}
-		waits := Decide(TemplateInput{Policy: Read(p), Template: tm,
+		waits := Decide(TemplateInput{Template: tm,
 			Results: []Result{Evaluate(dep("Policy", "db", Compliant), Observed{Reason: NotFound})}})
 		if _, events = NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: []TemplateOutcome{waits},
 			Now: noon}); len(events) != 1 {

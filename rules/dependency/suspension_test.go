@@ -96,7 +96,7 @@ func TestO15OrderCannotBeBypassed(t *testing.T) {
 // TestDependenciesAfter: what a status reports of the dependencies after a decision.
 func TestDependenciesAfter(t *testing.T) {
 	db := dep("Policy", "db", Compliant)
-	met, notMet := Evaluate(db, Observed{State: Compliant, HasState: true}), Evaluate(db, Observed{Reason: NotFound})
+	met, notMet := Evaluate(db, Observed{State: Compliant}), Evaluate(db, Observed{Reason: NotFound})
 	stale := Evaluate(db, Observed{Generation: 2, HasObserved: true})
 	foreign, ours := &Live{}, &Live{Ours: true}
 	for _, c := range []struct {
@@ -133,7 +133,6 @@ func TestDependenciesAfter(t *testing.T) {
 			in: TemplateInput{Results: []Result{notMet}, WriteFault: "forbidden"}, want: unsatisfied},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.in.Policy, c.in.Template.Suspendable = &Policy{}, true
 			c.in.Template.Met, c.in.Template.Reported = satisfied, c.reported
 			if got := Decide(c.in).Dependencies; got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)

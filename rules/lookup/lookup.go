@@ -4,6 +4,7 @@ package lookup
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"text/template/parse"
@@ -76,15 +77,10 @@ func Of(value any) []Lookup {
 	}
 	found := map[Lookup]bool{}
 	collect(decoded, found)
-	var all []Lookup
-	for l := range found {
-		all = append(all, l)
-	}
-	slices.SortFunc(all, func(a, b Lookup) int {
+	return slices.SortedFunc(maps.Keys(found), func(a, b Lookup) int {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace),
 			cmp.Compare(a.Name, b.Name))
 	})
-	return all
 }
 
 func collect(value any, found map[Lookup]bool) {

@@ -23,8 +23,8 @@ const maxShown = 64
 // Notice is how long before its end an exception is reported as one that ends soon.
 const Notice = 14 * 24 * time.Hour
 
-// AfterEnd is what to do about an exception that has ended.
-const AfterEnd = "remove it, or prolong it with the verb override"
+// afterEnd is what to do about an exception that has ended.
+const afterEnd = "remove it, or prolong it with the verb override"
 
 // ExceptionSpec is an exception as it is written.
 type ExceptionSpec struct {
@@ -361,19 +361,17 @@ func (l Exceptions) Judge(v *verdict.Verdict, id verdict.RuleID, now time.Time, 
 	}
 	state := l.At(now)
 	for _, ended := range state.Ended {
-		r := verdict.Reason{Rule: id, Decision: verdict.Deny, Field: "spec.exceptions",
-			Message: verdict.Sentence(ended, id, AfterEnd)}
+		f := verdict.Finding{Field: "spec.exceptions", What: ended, Accepted: afterEnd}
 		if files {
-			v.Refuse(r)
-		} else {
-			v.Warn(r)
+			f.Decision = verdict.Deny
 		}
+		v.Add(id, f)
 	}
 	if !files {
 		return
 	}
 	for _, ending := range state.Ending {
-		v.Warn(verdict.Reason{Rule: id, Field: "spec.exceptions",
-			Message: verdict.Sentence(ending, id, "that is in less than 14 days; "+AfterEnd)})
+		v.Add(id, verdict.Finding{Field: "spec.exceptions", What: ending,
+			Accepted: "that is in less than 14 days; " + afterEnd})
 	}
 }

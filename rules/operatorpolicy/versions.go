@@ -169,10 +169,6 @@ func (p *Policy) RestrictsVersions() bool {
 	return len(p.Versions.Entries) > 0 || p.VersionRange != nil || p.faults != ""
 }
 
-// BindsContents reports whether spec.versions lists a ClusterServiceVersion for certain contents only, by the digest of
-// its bundle image.
-func (p *Policy) BindsContents(csv string) bool { return p.Versions.Binds(csv) }
-
 // MayBring reports whether the policy allows a ClusterServiceVersion with some contents, as far as its name shows.
 func (p *Policy) MayBring(csv string) bool {
 	return len(p.Versions.Entries) == 0 || p.Versions.Lists(csv) || p.Versions.Binds(csv) || p.NamesStart(csv)

@@ -85,23 +85,8 @@ type Installed struct {
 	NotUpgradeable string
 }
 
-// ContentsDigest is that of the spec, zero if it is not known.
-func (c *Installed) ContentsDigest() (digest [sha256.Size]byte) {
-	if c.Spec == nil {
-		return digest
-	}
-	return c.Spec.ContentsDigest()
-}
-
-// InstalledBy returns what a ClusterServiceVersion installs; installs is false for a copy of one that is installed in
-// another namespace, and for a virtual operator, which installs nothing. A CSV whose properties do not parse is still
-// installed, with an unknown package.
-func InstalledBy(c *olm.CSV) (installed Installed, installs bool) {
-	c.Spec.KeepDigest()
-	return Installed{Bundle: c.StatedBundle(), UID: c.Metadata.UID}, InstallsOperator(c)
-}
-
-// InstallsOperator reports whether a ClusterServiceVersion installs something in its namespace.
+// InstallsOperator reports whether a ClusterServiceVersion installs something in its namespace: not a copy of one that is
+// installed in another namespace, and not a virtual operator, which installs nothing.
 func InstallsOperator(c *olm.CSV) bool { return c.Metadata.Labels.CopiedFrom == "" && !c.IsVirtual() }
 
 // PlanThatInstalled returns the completed plan that wrote a ClusterServiceVersion. Of several, one may be forged: then

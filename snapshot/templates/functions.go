@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"regexp"
+	"regexp/syntax"
 	"strings"
 	"text/template"
 
@@ -16,8 +17,11 @@ import (
 
 const (
 	// maxPattern and maxSubject bound a regular expression and what it is applied to: a pattern of few bytes compiles
-	// to many.
+	// to many. maxPattern bounds a set of characters, too.
 	maxPattern, maxSubject = 1 << 10, 64 << 10
+	// maxWork bounds the comparisons of values or of characters by one call of a function whose time is not linear: no
+	// deadline ends a call.
+	maxWork = 1 << 23
 	// maxParsed bounds the values in a text that a function parses or splits: each takes many times its bytes.
 	maxParsed = 20_000
 	// maxWidth bounds widths, precisions and indexes in a format.
@@ -36,8 +40,8 @@ const (
 
 var standard = sprig.TxtFuncMap()
 
-// checks are of functions that make more than a few bytes for each byte that they are given. They refuse before
-// anything is made.
+// checks are of functions that make more than a few bytes for each byte that they are given, or compare each value with
+// each other. They refuse before anything is made.
 var checks = map[string]func(args []any) error{
 	"repeat": func(args []any) error {
 		count, text := args[0].(int), args[1].(string)
@@ -64,9 +68,11 @@ var checks = map[string]func(args []any) error{
 	"printf":    formats,
 	"fromJson":  parses, "mustFromJson": parses, "fromYaml": parses,
 	"regexMatch": matches, "mustRegexMatch": matches, "regexFind": matches, "mustRegexFind": matches,
-	"regexFindAll": matches, "mustRegexFindAll": matches, "regexSplit": matches, "mustRegexSplit": matches,
+	"regexFindAll": matchesAll, "mustRegexFindAll": matchesAll, "regexSplit": matchesAll, "mustRegexSplit": matchesAll,
 	"regexReplaceAll": replaces, "mustRegexReplaceAll": replaces, "regexReplaceAllLiteral": replaces,
 	"mustRegexReplaceAllLiteral": replaces,
+	"uniq":                       compares, "mustUniq": compares, "without": compares, "mustWithout": compares,
+	"trimAll": trims, "trimall": trims,
 }
 
 // accessors return a part of what is passed to them, or a number: neither is counted.
@@ -286,15 +292,62 @@ func values(count int) error {
 	return nil
 }
 
-func matches(args []any) error {
-	if len(args[0].(string)) > maxPattern || len(args[1].(string)) > maxSubject {
+func matches(args []any) error { return search(args, 1) }
+
+// matchesAll is of functions that search on after each match: a search may look at all that follows.
+func matchesAll(args []any) error { return search(args, len(args[1].(string))) }
+
+func search(args []any, searches int) error {
+	pattern, text := args[0].(string), args[1].(string)
+	if len(pattern) > maxPattern || len(text) > maxSubject {
 		return limitErrorf("a regular expression is longer than 1 KiB, or what it is applied to is longer than 64 KiB")
+	}
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return nil //nolint:nilerr // the function itself reports it
+	}
+	if states(parsed)*len(text)*searches > 16*maxWork {
+		return limitErrorf("a regular expression with what it repeats, and what it is applied to, are too long together")
+	}
+	return nil
+}
+
+// states returns how many states a regular expression has, of which a search may be in all at each character.
+func states(e *syntax.Regexp) int {
+	n := 1 + len(e.Sub)
+	if e.Op == syntax.OpLiteral {
+		n = len(e.Rune)
+	}
+	for _, sub := range e.Sub {
+		n += states(sub)
+	}
+	if e.Op == syntax.OpRepeat {
+		n *= max(e.Min, e.Max) + 1
+	}
+	return n
+}
+
+// compares bounds the comparisons of each value of a list with each other, or with what is to be left out.
+func compares(args []any) error {
+	list := reflect.ValueOf(args[0])
+	if list.Kind() != reflect.Slice && list.Kind() != reflect.Array {
+		return nil
+	}
+	if list.Len()*measure(args, maxValue)/valueSize > maxWork {
+		return limitErrorf("a function compares each of %d values with each other", list.Len())
+	}
+	return nil
+}
+
+func trims(args []any) error {
+	if len(args[0].(string)) > maxPattern {
+		return limitErrorf("a set of characters is longer than 1 KiB")
 	}
 	return nil
 }
 
 func replaces(args []any) error {
-	if err := matches(args); err != nil {
+	if err := matchesAll(args); err != nil {
 		return err
 	}
 	text, with := args[1].(string), args[2].(string)

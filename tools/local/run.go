@@ -60,7 +60,7 @@ func Run(ctx context.Context, log io.Writer, opts Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := l.publish(ctx, p.cluster, opts, out); err != nil {
+	if err := l.publish(ctx, p, opts, out); err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintln(progress, ready); err != nil {
@@ -82,6 +82,7 @@ func Run(ctx context.Context, log io.Writer, opts Options) (err error) {
 type parts struct {
 	cluster *cluster.Cluster
 	olm     *olm.OLM
+	opgate  string // the binary of the commands
 	// ended has an error when one of them has ended by itself.
 	ended chan error
 }
@@ -126,7 +127,7 @@ func (l layout) start(ctx context.Context, out io.Writer, opts Options) (*parts,
 	if err != nil {
 		return p, err
 	}
-	if _, err := programs.Opgate(ctx); err != nil {
+	if p.opgate, err = programs.Opgate(ctx); err != nil {
 		return p, err
 	}
 	if opts.OLM {
@@ -172,8 +173,8 @@ func (p *parts) startNode(ctx context.Context, programs *cluster.Programs, out i
 }
 
 // publish puts what people need where it does not change from one start to the next.
-func (l layout) publish(ctx context.Context, c *cluster.Cluster, opts Options, out io.Writer) error {
-	kubeconfig, err := os.ReadFile(c.Kubeconfig())
+func (l layout) publish(ctx context.Context, p *parts, opts Options, out io.Writer) error {
+	kubeconfig, err := os.ReadFile(p.cluster.Kubeconfig())
 	if err != nil {
 		return fmt.Errorf("publish the kubeconfig: %w", err)
 	}
@@ -183,7 +184,8 @@ func (l layout) publish(ctx context.Context, c *cluster.Cluster, opts Options, o
 	if err := os.MkdirAll(l.bin(), 0o750); err != nil {
 		return fmt.Errorf("publish commands: %w", err)
 	}
-	commands := map[string]string{"kubectl": c.Assets().Kubectl()}
+	commands := map[string]string{"kubectl": p.cluster.Assets().Kubectl(),
+		"opgate": p.opgate, "kubectl-opgate": p.opgate, "kubectl_complete-opgate": p.opgate}
 	if opts.Install {
 		if commands["helm"], err = assets.FindHelm(ctx, assets.Options{Log: out}); err != nil {
 			return err

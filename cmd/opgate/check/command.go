@@ -174,10 +174,10 @@ func (o *options) validate() error {
 		return err
 	}
 	switch {
-	case len(o.files) == 0 && !o.diff && !o.live && len(o.policies) == 0:
-		return self.Usage("no input: name files, directories or -")
 	case !o.live && o.kubeconfig.Given():
 		return self.Usage("--kubeconfig, --context, --cluster and the other flags of kubectl are for --live, which is missing")
+	case len(o.files) == 0 && !o.diff && !o.live && len(o.policies) == 0:
+		return self.Usage("no input: name files, directories or -")
 	case o.live && o.versions != versions{}:
 		return self.Usage("the versions are those of the cluster: leave out --kubernetes-version and --openshift-version with --live")
 	case o.only != "" && o.only != onlyRefused:

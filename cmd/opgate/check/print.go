@@ -64,9 +64,6 @@ func lines(j *judgement) (lines []string) {
 	for _, r := range j.reasons() {
 		add(r.Message)
 	}
-	if j.HeldByAPIServer {
-		add("also held by the API server with --backstop=enforce") // whether it is, the input does not tell
-	}
 	for _, w := range findings(j) {
 		add("warning: " + brief(w))
 	}
@@ -126,8 +123,6 @@ type item struct {
 	// SetAside are warnings that a comment sets aside.
 	SetAside []setAside               `json:"setAside,omitempty"`
 	Patch    []verdict.PatchOperation `json:"patch"`
-	// HeldByAPIServer is set for a refusal that the API server has without the webhooks.
-	HeldByAPIServer bool `json:"heldByAPIServer,omitempty"`
 	// AlreadyApproved is set for a plan that is not judged.
 	AlreadyApproved bool `json:"alreadyApproved,omitempty"`
 }
@@ -178,7 +173,7 @@ func printJSON(w io.Writer, r *report) error {
 	for i := range r.judged {
 		j := &r.judged[i]
 		items[i] = item{located: j.located(), side: sideOf(j), Patch: verdict.Patch(j.Changes),
-			HeldByAPIServer: j.HeldByAPIServer, AlreadyApproved: j.AlreadyApproved}
+			AlreadyApproved: j.AlreadyApproved}
 		for _, s := range j.aside {
 			items[i].SetAside = append(items[i].SetAside,
 				setAside{s.Rule, s.Message, s.by.at.File, s.by.at.Line, s.by.until, s.by.reason})

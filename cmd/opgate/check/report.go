@@ -173,9 +173,9 @@ func findings(j *judgement) []inspect.Warning {
 	list := slices.DeleteFunc(inspect.Warnings(&j.Verdict), func(w inspect.Warning) bool {
 		return slices.ContainsFunc(j.aside, func(s suppression) bool { return s.Warning == w })
 	})
-	if len(j.Hubs) > 0 {
-		list = append(list, inspect.Warning{Message: "has hub templates in " + text.Join(j.Hubs, 3) +
-			", which only the hub resolves: what it governs is held here; judge what the hub distributes"})
+	if j.Hub {
+		list = append(list, inspect.Warning{Message: "has hub templates, which only the hub resolves: what it governs is held " +
+			"here; judge what the hub distributes"})
 	}
 	if j.Unstated {
 		list = append(list, inspect.Warning{Field: "metadata", Message: "no namespace is stated, so that it is judged in " +

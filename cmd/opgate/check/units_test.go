@@ -168,7 +168,15 @@ func command(t *testing.T, args ...string) (out string, code int) {
 func agree(t *testing.T, out map[string]string, code int) {
 	t.Helper()
 	var inJSON document[item]
-	var sarif sarifLog
+	var sarif struct {
+		Runs []struct {
+			Results     []struct{ Level string }
+			Invocations []struct {
+				Successful bool `json:"executionSuccessful"`
+				ExitCode   int
+			}
+		}
+	}
 	var suites junit.Testsuites
 	if err := errors.Join(json.Unmarshal([]byte(out["json"]), &inJSON), json.Unmarshal([]byte(out["sarif"]), &sarif),
 		xml.Unmarshal([]byte(out["junit"]), &suites)); err != nil {

@@ -136,6 +136,9 @@ func End(value string, now func() time.Time) (string, error) {
 		return now().Add(d).UTC().Format(time.RFC3339), nil
 	}
 	_, err := Moment(value, now)
+	if err != nil {
+		err = fmt.Errorf("%w; or a duration, such as 2h", err)
+	}
 	return value, err
 }
 

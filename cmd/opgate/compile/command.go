@@ -187,7 +187,7 @@ func (o *options) run(now time.Time, stdin io.Reader, stdout, stderr io.Writer) 
 	if o.static.dir != "" {
 		return o.static.write(o.identity, objects, stdout)
 	}
-	text, err := documents(objects.All())
+	text, err := documents(objects.All)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -160,7 +159,7 @@ func (o *options) run(
 	if err != nil {
 		return coded(err)
 	}
-	if err := formats[o.output](stdout, results, cli.Colors(stdout, os.Getenv)); err != nil {
+	if err := formats[o.output](stdout, results); err != nil {
 		return coded(fmt.Errorf("write differences: %w", err))
 	}
 	code := 0

@@ -1,7 +1,6 @@
 package diff
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"maps"
@@ -12,51 +11,28 @@ import (
 	"github.com/opgate/opgate/rules/change"
 )
 
-// formats print results; colored is for terminals.
-var formats = map[string]func(out io.Writer, results []*result, colored bool) error{
+// formats print results.
+var formats = map[string]func(out io.Writer, results []*result) error{
 	"text": printText, "json": printJSON,
 }
 
 func formatNames() []string { return slices.Sorted(maps.Keys(formats)) }
 
-// The colors of a terminal.
-const (
-	bold   = "\x1b[1m"
-	red    = "\x1b[1;31m"
-	yellow = "\x1b[33m"
-	reset  = "\x1b[0m"
-)
-
-// painter writes lines in colors, or without.
-type painter struct {
-	*bufio.Writer
-	colored bool
-}
-
-// line writes a line of which no part is markup for a terminal.
-func (p *painter) line(color, format string, args ...any) {
-	content := fmt.Sprintf(format, args...)
-	if p.colored && color != "" {
-		content = color + content + reset
-	}
-	fmt.Fprintln(p, content)
-}
-
 // printText writes a block for each result: what replaces what, its differences with the risky ones first, notes, and
 // the digest with where to write it.
-func printText(w io.Writer, results []*result, colored bool) error {
-	out := &painter{bufio.NewWriter(w), colored}
+func printText(w io.Writer, results []*result) error {
+	out := cli.NewPrinter(w)
 	for i, r := range results {
 		if i > 0 {
-			out.line("", "")
+			out.Line(0)
 		}
-		out.line(bold, "%s", r.title())
+		out.Line(0, cli.Cell{Text: r.title(), Color: cli.Bold})
 		if origin := r.origin(); origin != "" {
-			out.line("", "  %s", origin)
+			out.Line(2, cli.Plain(origin))
 		}
-		out.line("", "")
+		out.Line(0)
 		if r.Fault != "" {
-			out.line(red, "  cannot be compared: %s", text.Escape(r.Fault))
+			out.Line(2, cli.Cell{Text: "cannot be compared: " + r.Fault, Color: cli.Red})
 			continue
 		}
 		textDifferences(out, r)
@@ -64,43 +40,39 @@ func printText(w io.Writer, results []*result, colored bool) error {
 	return out.Flush()
 }
 
-func textDifferences(out *painter, r *result) {
+func textDifferences(out *cli.Printer, r *result) {
 	for _, d := range r.Differences {
-		sign, color := "+", yellow
+		sign, color := "+", cli.Yellow
 		if d.Risk == change.Risky {
-			sign, color = "!", red
+			sign, color = "!", cli.Red
 		}
-		out.line(color, "%s %-13s %s", sign, d.Class, text.Escape(d.Text))
+		out.Line(0, cli.Cell{Text: fmt.Sprintf("%s %-13s %s", sign, d.Class, d.Text), Color: color})
 	}
 	if len(r.Differences) > 0 {
-		out.line("", "")
+		out.Line(0)
 	}
 	for _, note := range r.Notes {
-		out.line("", "  note: %s", text.Escape(note))
+		out.Line(2, cli.Plain("note: "+note))
 	}
 	if missing := r.missing(); missing != "" {
-		out.line(red, "  not compared: %s", text.Escape(missing))
+		out.Line(2, cli.Cell{Text: "not compared: " + missing, Color: cli.Red})
 	}
-	out.line("", "  %s", r.counts())
+	out.Line(2, cli.Plain(r.counts()))
 	if r.digest() == "" || !r.reviewed() {
 		return
 	}
-	out.line("", "  to accept exactly this change, add to the OperatorPolicy:")
-	out.line("", "")
-	for _, line := range r.accepting() {
-		out.line("", "    %s", line)
+	out.Line(2, cli.Plain("to accept exactly this change, add to the OperatorPolicy:"))
+	out.Line(0)
+	for i, line := range []string{"spec:", "consent:", "accepted:", "- " + r.digest() + " # " + r.CSV} {
+		out.Line(4+2*min(i, 2), cli.Plain(line))
 	}
 }
 
 // counts is one line on how much differs.
 func (r *result) counts() string {
 	n, digest := "no difference", r.digest()
-	switch len(r.Differences) {
-	case 0:
-	case 1:
-		n = "1 difference"
-	default:
-		n = fmt.Sprintf("%d differences", len(r.Differences))
+	if len(r.Differences) > 0 {
+		n = text.Count(len(r.Differences), "difference")
 	}
 	if risky := r.risky(); risky > 0 {
 		n += fmt.Sprintf(", %d risky", risky)
@@ -112,11 +84,6 @@ func (r *result) counts() string {
 		n += "; digest " + digest
 	}
 	return n
-}
-
-// accepting is the part of an OperatorPolicy by which a user accepts the change.
-func (r *result) accepting() []string {
-	return []string{"spec:", "  consent:", "    accepted:", "    - " + r.digest() + " # " + text.Escape(r.CSV)}
 }
 
 // item is one element of the JSON output.
@@ -145,7 +112,7 @@ type difference struct {
 }
 
 // printJSON writes a list, in which no list is null.
-func printJSON(w io.Writer, results []*result, _ bool) error {
+func printJSON(w io.Writer, results []*result) error {
 	items := make([]item, len(results))
 	for i, r := range results {
 		items[i] = item{Plan: r.plan, CSV: r.CSV, Package: r.Package, Version: r.Version, Release: r.Release,

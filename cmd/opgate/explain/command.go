@@ -2,9 +2,9 @@
 package explain
 
 import (
-	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -13,45 +13,27 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
-const (
-	// document is the page with a section for each rule.
-	document = "https://github.com/opgate/opgate/blob/main/docs/rules.md"
-	// maxInput bounds what is read of a refusal, in bytes: the API server's messages are far shorter.
-	maxInput = 4 << 20
-)
+// document is the page with a section for each rule.
+const document = "https://github.com/opgate/opgate/blob/main/docs/rules.md"
 
-// rule is what is printed of a rule.
-type rule struct {
-	Rule     string `json:"rule"`
-	Outcome  string `json:"outcome"`
-	Summary  string `json:"summary"`
-	Override bool   `json:"override"`
-	Backstop bool   `json:"backstop"`
-	// Address is that of the rule's section, with an example and what to do.
-	Address string `json:"address"`
-}
+// ruleID is the name of a rule in a text.
+var ruleID = regexp.MustCompile(`[a-z]+/[a-z0-9-]+`)
 
 // Command returns `opgate explain`.
 func Command() *cobra.Command {
-	var output string
-	var list []rule
+	all := slices.Concat(rules.GateRules(), rules.Rules())
 	var completions []cobra.Completion
-	for _, r := range slices.Concat(rules.GateRules(), rules.Rules()) {
-		id := string(r.ID)
-		list = append(list, rule{id, r.Outcomes.String(), r.Summary, r.Override, r.Backstop,
-			document + "#" + strings.ReplaceAll(id, "/", "")})
-		completions = append(completions, cobra.CompletionWithDesc(id, r.Summary))
+	for _, r := range all {
+		completions = append(completions, cobra.CompletionWithDesc(string(r.ID), r.Summary))
 	}
-	cmd := &cobra.Command{
-		Use:   "explain [RULE|PREFIX/|REFUSAL]...",
+	return &cobra.Command{
+		Use:   "explain [RULE|REFUSAL|-]...",
 		Short: "Say what a rule in a refusal means",
-		Long: `Say when rules apply, and where the documentation has an example and what to do about them.
-
-A rule is named as refusals name it, bundle/version or (bundle/version). plan/ stands for all rules whose names begin
-so, and a text, such as a whole refusal, for all rules that it names in parentheses; "-" is that on standard input.
-Without an argument all rules are listed.`,
+		Long: `Say when rules apply, and where the documentation has an example and what to do about them: rules by their names, all
+of a kind, such as bundle, or those that a refusal names, which is read from standard input for "-". Without an argument all rules are listed.`,
 		Example: `  # the rule in "etcdoperator.v0.9.4 is not allowed by OperatorPolicy policies/etcd (bundle/version)"
   opgate explain bundle/version
 
@@ -59,97 +41,42 @@ Without an argument all rules are listed.`,
   kubectl apply -f subscription.yaml 2>&1 | opgate explain -`,
 		ValidArgs: completions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := cli.Name(cmd.Name()).CheckOutput(output, []string{"json", "text"}); err != nil {
-				return err
-			}
-			found := list
-			if len(args) > 0 {
-				var err error
-				if found, err = selected(list, args, cmd.InOrStdin()); err != nil {
-					return &cli.ExitError{Code: cli.ExitUnusable, Message: err.Error()}
+			var named []verdict.Rule
+			for _, arg := range args {
+				if arg == cli.StandardInput {
+					data, err := io.ReadAll(cmd.InOrStdin())
+					if err != nil {
+						return fmt.Errorf("read the refusal on standard input: %w", err)
+					}
+					arg = string(data)
+				}
+				ids, before := ruleID.FindAllString(strings.ToLower(arg), -1), len(named)
+				kind := strings.TrimRight(arg, "*/") + "/"
+				for _, r := range all {
+					if id := string(r.ID); slices.Contains(ids, id) || strings.HasPrefix(id, kind) {
+						named = append(named, r)
+					}
+				}
+				if len(named) == before {
+					return &cli.ExitError{Code: cli.ExitUnusable, Message: fmt.Sprintf("%s names no rule: "+
+						`"opgate explain" lists all, and %s#earlier-ids has the names of before`, text.Quote(arg), document)}
 				}
 			}
-			if output == "json" {
-				return cli.JSON(cmd.OutOrStdout(), found)
+			if len(args) == 0 {
+				named = all
 			}
-			for _, r := range found {
-				if err := r.print(cmd.OutOrStdout()); err != nil {
-					return err
+			for _, r := range named {
+				properties := strings.ReplaceAll(r.Outcomes.String(), ",", ", ")
+				if r.Override {
+					properties += ", override"
 				}
+				if r.Backstop {
+					properties += ", backstop"
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%s  (%s)\n  %s\n  %s#%s\n", r.ID, properties, r.Summary, document,
+					strings.ReplaceAll(string(r.ID), "/", ""))
 			}
 			return nil
 		},
 	}
-	cli.OutputVar(cmd, &output, []string{"json", "text"})
-	return cmd
-}
-
-// selected returns the rules that arguments stand for, each once. An argument that names none is an error.
-func selected(list []rule, args []string, stdin io.Reader) (found []rule, err error) {
-	for _, arg := range args {
-		if arg == cli.StandardInput {
-			data, err := io.ReadAll(io.LimitReader(stdin, maxInput))
-			if err != nil {
-				return nil, fmt.Errorf("read the refusal on standard input: %w", err)
-			}
-			arg = string(data)
-		}
-		arg = strings.ToLower(arg)
-		ids := inParentheses(arg)
-		if len(ids) == 0 {
-			ids = []string{strings.TrimSpace(arg)}
-		}
-		named := slices.DeleteFunc(slices.Clone(list), func(r rule) bool { return !slices.Contains(ids, r.Rule) })
-		if start := strings.TrimSuffix(ids[0], "*"); len(named) == 0 && start != "" {
-			named = slices.DeleteFunc(slices.Clone(list), func(r rule) bool { return !strings.HasPrefix(r.Rule, start) })
-		}
-		if len(named) == 0 {
-			return nil, unknown(list, ids[0])
-		}
-		for _, r := range named {
-			if !slices.Contains(found, r) {
-				found = append(found, r)
-			}
-		}
-	}
-	return found, nil
-}
-
-// inParentheses returns what a text names as messages name rules: (kind/name).
-func inParentheses(text string) (ids []string) {
-	for _, part := range strings.Split(text, "(")[1:] {
-		id, _, closed := strings.Cut(part, ")")
-		if closed && strings.Contains(id, "/") && !strings.ContainsAny(id, " \n") {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
-
-// unknown says that a rule does not exist, and which is spelled alike, as cobra suggests commands.
-func unknown(list []rule, id string) error {
-	spellings := &cobra.Command{SuggestionsMinimumDistance: 3}
-	for _, r := range list {
-		spellings.AddCommand(&cobra.Command{Use: r.Rule, Run: func(*cobra.Command, []string) {}})
-	}
-	if near := spellings.SuggestionsFor(id); len(near) > 0 {
-		return fmt.Errorf("there is no rule %s; did you mean %s?", text.Quote(id), near[0])
-	}
-	if strings.Contains(id, " ") {
-		return errors.New("the text names no rule in parentheses, such as (bundle/version), as every refusal of Opgate does")
-	}
-	return fmt.Errorf(`there is no rule %s; "opgate explain" lists all, and %s#earlier-ids has those of before`,
-		text.Quote(id), document)
-}
-
-func (r *rule) print(out io.Writer) error {
-	words := r.Outcome
-	if r.Override {
-		words += "; a user with the verb override may set it aside"
-	}
-	if r.Backstop {
-		words += "; the API server holds a part of it by itself"
-	}
-	_, err := fmt.Fprintf(out, "%s  (%s)\n  %s\n  %s\n", r.Rule, words, r.Summary, r.Address)
-	return err
 }

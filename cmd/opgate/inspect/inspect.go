@@ -57,8 +57,6 @@ type Answer struct {
 	AlreadyApproved bool
 	// Ungoverned is set if no OperatorPolicy governs an operator.
 	Ungoverned bool
-	// HeldByAPIServer is set for a refusal that the API server has by itself, with --backstop=enforce.
-	HeldByAPIServer bool
 }
 
 // Judge judges an object as if it were written now, or a plan as if it were approved now. It returns nil for one that
@@ -71,8 +69,6 @@ func (c *Cluster) Judge(o *manifests.Object) *Answer {
 	if len(o.Refused) > 0 {
 		a.Verdict = a.Refused(schema, o.Refused)
 	}
-	a.HeldByAPIServer = a.Decision != verdict.Allow &&
-		slices.ContainsFunc(a.Reasons, func(r verdict.Reason) bool { return backstop(o.Value, r) })
 	return a
 }
 
@@ -89,10 +85,9 @@ func (c *Cluster) judge(o *manifests.Object) (a *Answer, schema verdict.RuleID) 
 		a.Changes = append(rules.NormalizeOperatorPolicy(value, nil), a.Changes...)
 		return a, rules.RuleOperatorPolicyField
 	case *constraintv1.Constraint:
-		return &Answer{Notes: constraintNotes(rules.NewDefinition(value, o.Strict)),
-			Verdict: rules.JudgeConstraint(rules.ConstraintInput{
-				Constraint: value, Strict: o.Strict, Namespaces: c.All(), Constraints: c.Constraints(), Now: c.Now,
-				Review: true})}, rules.RuleConstraintField
+		return &Answer{Verdict: rules.JudgeConstraint(rules.ConstraintInput{
+			Constraint: value, Strict: o.Strict, Namespaces: c.All(), Constraints: c.Constraints(), Now: c.Now,
+			Review: true})}, rules.RuleConstraintField
 	case *policyv1.Policy:
 		return &Answer{Notes: dependencyNotes(value),
 				Verdict: dependency.JudgePolicy(dependency.PolicyInput{Policy: value, Strict: o.Strict, Graph: c.Graph()})},
@@ -221,19 +216,6 @@ func (c *Cluster) Approver(plan *olm.InstallPlan) (approver string, notes []stri
 		approver, notes = "user", append(notes, blocker.Why)
 	}
 	return approver, notes
-}
-
-// backstop reports whether the API server refuses an object for a reason by itself. Where a policy cannot be read, it
-// stores a Subscription as Manual and leaves the refusal to the webhooks; of an unknown package it refuses
-// ClusterServiceVersions alone.
-func backstop(value any, r verdict.Reason) bool {
-	switch value.(type) {
-	case *olm.InstallPlan:
-		return rules.RuleOf(r.Rule).Backstop && r.Rule != bundle.RuleUnknown
-	case *olm.Subscription:
-		return rules.RuleOf(r.Rule).Backstop && r.Rule != bundle.RulePolicyUnreadable
-	}
-	return false
 }
 
 // approvedBefore reports whether OLM runs a plan, or has run it. Without such a phase spec.approved only asks for that.

@@ -176,35 +176,6 @@ func dependencyNotes(p *policyv1.Policy) (notes []string) {
 	return notes
 }
 
-// constraintNotes states what a Constraint requires, and the properties it provides.
-func constraintNotes(d *constraint.Definition) (notes []string) {
-	warn := 0
-	required := map[constraint.Target]int{}
-	for _, c := range slices.Concat(d.Constraints, d.OnWrites) {
-		if c.Action == constraint.Warn {
-			warn++
-		} else {
-			required[c.On]++
-		}
-	}
-	for _, of := range []struct {
-		target constraint.Target
-		what   string
-	}{{constraint.OnBundle, "operator"}, {constraint.OnCatalogSource, olm.KindCatalogSource},
-		{constraint.OnOperatorGroup, olm.KindOperatorGroup}} {
-		if n := required[of.target]; n > 0 {
-			notes = append(notes, "requires "+text.Count(n, "constraint")+" of every "+of.what)
-		}
-	}
-	if warn > 0 {
-		notes = append(notes, "warns of "+text.Count(warn, "constraint"))
-	}
-	if n := len(d.Properties); n > 0 {
-		notes = append(notes, "offers "+text.Count(n, "property"))
-	}
-	return notes
-}
-
 // judgedBy names the Constraints that apply in a namespace.
 func (c *Cluster) judgedBy(ns *state.Namespace) (notes []string) {
 	if c.alone == nil {

@@ -22,14 +22,12 @@ func commentsOf(c chunk, node *yamltree.Node) (comments []Comment) {
 	if !strings.Contains(string(c.text), "opgate:") {
 		return nil
 	}
-	said := commentsBelow(node)
-	rest := c.text
-	for line := c.line; len(rest) > 0; line++ {
-		end := lineLength(rest)
-		if m := aboutOpgate.FindStringSubmatch(string(rest[:end])); m != nil && said[m[1]] {
+	said, line := commentsBelow(node), c.line
+	for text := range strings.Lines(string(c.text)) {
+		if m := aboutOpgate.FindStringSubmatch(text); m != nil && said[m[1]] {
 			comments = append(comments, Comment{line, m[1]})
 		}
-		rest = rest[end:]
+		line++
 	}
 	return comments
 }

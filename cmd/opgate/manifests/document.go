@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
 
 	yamltree "go.yaml.in/yaml/v3"
 	kjson "sigs.k8s.io/json"
@@ -64,7 +65,9 @@ func jsonValues(c chunk, at Place) (r reading) {
 		return r
 	}
 	decoder := json.NewDecoder(bytes.NewReader(c.text))
-	lineAt := func(offset int) int { return c.line + lineBreaks(c.text[:max(0, min(offset, len(c.text)))]) }
+	lineAt := func(offset int) int {
+		return c.line + bytes.Count(c.text[:max(0, min(offset, len(c.text)))], []byte("\n"))
+	}
 	for {
 		rest := c.text[decoder.InputOffset():]
 		at.Line = lineAt(len(c.text) - len(bytes.TrimLeft(rest, " \t\r\n")))
@@ -95,19 +98,6 @@ func jsonValues(c chunk, at Place) (r reading) {
 
 func problemAt(at Place, text string) Problem { return Problem{Place: at, Text: text} }
 
-func lineBreaks(text []byte) int {
-	n := 0
-	for len(text) > 0 {
-		length := lineLength(text)
-		if length == len(text) && breakLength(text[length-1:]) == 0 {
-			break
-		}
-		n++
-		text = text[length:]
-	}
-	return n
-}
-
 // repeated finds the keys that stand twice in a JSON document.
 func (d *document) repeated() (problems []Problem) {
 	var into any
@@ -124,9 +114,40 @@ func (d *document) repeated() (problems []Problem) {
 
 func repeats(field string) string { return field + " stands there twice" }
 
+// isSpecial finds what plainYAML leaves to yamlValue: comments about this program, anchors and merge keys, tags, quoted keys,
+// which may be equal to others once they are text, and characters that may end a line.
+var isSpecial = regexp.MustCompile(`opgate:|&|<<|!|["']\s*:|\r|[^\x00-\x7f]`)
+
+// plainYAML reads a document that is a block mapping without anything special, as most are. None has another document
+// behind it, so that its tree is parsed only when a line is needed.
+func plainYAML(c chunk, at Place) (d document, ok bool) {
+	if isSpecial.Match(c.text) {
+		return d, false
+	}
+	for at.Line = c.line; len(c.text) > 0; at.Line++ {
+		line, rest, _ := bytes.Cut(c.text, []byte("\n"))
+		if blank := len(bytes.TrimSpace(line)) == 0; !blank && line[0] != '#' && string(line) != "---" {
+			break
+		}
+		c.text = rest
+	}
+	if len(c.text) == 0 || !unicode.IsLetter(rune(c.text[0])) {
+		return d, false
+	}
+	raw, err := yaml.YAMLToJSONStrict(c.text)
+	if err != nil || raw[0] != '{' { // what is wrong is found out below
+		return d, false
+	}
+	return document{Place: at, raw: raw, tree: lazyTree(c.text, at.Line)}, true
+}
+
 // yamlValue reads the one document of a chunk.
 func yamlValue(c chunk, at Place) (r reading) {
 	r.count = 1
+	if d, ok := plainYAML(c, at); ok {
+		r.documents = []document{d}
+		return r
+	}
 	refuse := func(line int, text string) reading {
 		r.problems = append(r.problems, problemAt(at.at(c.line-1+line), "is not YAML: "+text))
 		return r

@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"path"
@@ -163,7 +164,7 @@ func (l *loader) list(d document, h *head, from origin) {
 		from.foreign = k == nil && err == nil
 	}
 	for i, raw := range h.items {
-		item := document{Place: d.Place, raw: raw, tree: d.tree.item("items", i)}
+		item := document{Place: d.Place, raw: raw, tree: d.tree.within(fmt.Sprintf("items[%d]", i))}
 		item.Line = item.tree.line("", d.Line)
 		item.comments = commentsIn(item.tree, d.comments)
 		l.value(item, from)
@@ -233,7 +234,7 @@ func (l *loader) object(d document, k *kind, from origin) {
 	if o.identified && !l.add(o) {
 		return
 	}
-	o.Hubs = hubFields(d)
+	o.Hub = !d.template && bytes.Contains(d.raw, []byte(hubOpens)) // a Policy has those of its templates
 	if k.unchecked && o.stored != nil && isKnown(k.Group) {
 		l.in.unjudged[k.Kind]++
 	}

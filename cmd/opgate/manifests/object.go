@@ -32,8 +32,8 @@ type Object struct {
 	Refused apifield.ErrorList
 	// Comments are those of its document about this program; of what a kustomization makes, those where it is written.
 	Comments []Comment
-	// Hubs are the fields with hub templates, which nothing has resolved.
-	Hubs []string
+	// Hub is set if it has hub templates, which nothing has resolved.
+	Hub bool
 	// Unstated is set if nothing states the namespace, so that it is "default".
 	Unstated bool
 

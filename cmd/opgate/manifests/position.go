@@ -21,7 +21,7 @@ func lazyTree(text []byte, line int) *tree { return &tree{text: text, offset: li
 // stands there twice, the second; of one that is missing, the nearest field around it; else the fallback.
 func (t *tree) line(path string, fallback int) int {
 	if node := t.node(); node != nil {
-		if line := lineOf(node, path); line > 0 {
+		if line, _ := find(node, path); line > 0 {
 			return t.offset + line
 		}
 	}
@@ -39,32 +39,11 @@ func (t *tree) node() *yamltree.Node {
 	return t.root
 }
 
-// item is the tree of one element of a list.
-func (t *tree) item(list string, i int) *tree {
-	node := t.node()
-	if node == nil {
-		return &tree{}
-	}
-	_, value := field(node, list)
-	if value = resolved(value); value == nil || value.Kind != yamltree.SequenceNode || i >= len(value.Content) {
-		return &tree{}
-	}
-	return &tree{root: value.Content[i], offset: t.offset}
-}
-
 // within is the tree of the value at a path such as spec.list[2].value.
 func (t *tree) within(path string) *tree {
 	node := t.node()
-	for node != nil && path != "" {
-		node = resolved(node)
-		switch {
-		case node.Kind == yamltree.SequenceNode && path[0] == '[':
-			node, path = element(node, path)
-		case node.Kind == yamltree.MappingNode:
-			_, node, path = member(node, strings.TrimPrefix(path, "."))
-		default:
-			node = nil
-		}
+	if node != nil {
+		_, node = find(node, path)
 	}
 	if node == nil {
 		return &tree{}
@@ -72,28 +51,28 @@ func (t *tree) within(path string) *tree {
 	return &tree{root: node, offset: t.offset}
 }
 
-// lineOf walks along the path and returns the line of the last key or element that exists.
-func lineOf(node *yamltree.Node, path string) int {
-	line := node.Line
+// find walks along a path. It returns the line of the last key or element that exists, and the value at the end of the
+// path; nil if there is none.
+func find(node *yamltree.Node, path string) (line int, value *yamltree.Node) {
+	line = node.Line
 	for path != "" {
-		node = resolved(node)
-		if node == nil {
-			return line
+		if node.Kind == yamltree.AliasNode {
+			node = node.Alias
 		}
-		var key, next *yamltree.Node
+		var key *yamltree.Node
 		switch {
 		case node.Kind == yamltree.SequenceNode && path[0] == '[':
-			next, path = element(node, path)
-			key = next
+			node, path = element(node, path)
+			key = node
 		case node.Kind == yamltree.MappingNode:
-			key, next, path = member(node, strings.TrimPrefix(path, "."))
+			key, node, path = member(node, strings.TrimPrefix(path, "."))
 		}
 		if key == nil {
-			return line
+			return line, nil
 		}
-		line, node = key.Line, next
+		line = key.Line
 	}
-	return line
+	return line, node
 }
 
 // element takes "[2]" off a path.
@@ -118,27 +97,6 @@ func member(node *yamltree.Node, path string) (key, value *yamltree.Node, rest s
 		}
 	}
 	return key, value, rest
-}
-
-// field returns one key of a mapping and its value.
-func field(node *yamltree.Node, name string) (key, value *yamltree.Node) {
-	if node = resolved(node); node == nil || node.Kind != yamltree.MappingNode {
-		return nil, nil
-	}
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		if node.Content[i].Value == name {
-			key, value = node.Content[i], node.Content[i+1]
-		}
-	}
-	return key, value
-}
-
-// resolved is what an alias stands for.
-func resolved(node *yamltree.Node) *yamltree.Node {
-	if node != nil && node.Kind == yamltree.AliasNode {
-		return node.Alias
-	}
-	return node
 }
 
 // repeated finds the keys that stand twice in one mapping. What an alias stands for is looked at where it

@@ -15,6 +15,9 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
+// hubOpens begins a template that only the hub of Open Cluster Management resolves.
+const hubOpens = "{{hub"
+
 // ofOLM are the schemas of the kinds of OLM that are judged.
 var ofOLM = map[schema.GroupVersionKind]func() *crdschema.Schema{
 	snapshot.CatalogSources.GroupVersionKind: schemaOf(crds.CatalogSource, snapshot.CatalogSources),

@@ -59,8 +59,7 @@ func TestUnreachable(t *testing.T) {
 	stopped := httptest.NewServer(http.NotFoundHandler())
 	stopped.Close()
 	kubeconfig := kubeconfigOf(t, stopped.URL)
-	for _, args := range [][]string{{"pending"}, {"why", "installplan", "shop/x"}, {"tree"},
-		{"impact", "etcd"}} {
+	for _, args := range [][]string{{"pending"}, {"why", "installplan", "shop/x"}, {"tree"}} {
 		got, code := run(t, command(args[0]), append(args[1:], "--kubeconfig", kubeconfig)...)
 		for _, text := range []string{stopped.URL + " cannot be reached", "connection refused"} {
 			if code != exitUnusable || !strings.Contains(got, text) {
@@ -96,7 +95,6 @@ func TestCompletes(t *testing.T) {
 		{want: "shop/waiting", args: []string{"why", "installplan", ""}},
 		{want: "shop/etcd", args: []string{"why", "subscription", "shop"}},
 		{want: "operatorpolicy", args: []string{"why", ""}},
-		{want: "etcd", args: []string{"impact", ""}},
 		{want: objects[0].GetName(), args: []string{"pending", "-n", ""}},
 		{never: "shop/waiting", args: []string{"approve", "bank"}},
 	} {

@@ -2,11 +2,14 @@ package plugin
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/cluster"
@@ -36,20 +39,7 @@ func CompletePlans(cmd *cobra.Command, args []string, prefix string) ([]cobra.Co
 }
 
 func completeNamespaces(cmd *cobra.Command, _ []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return names(cmd, prefix, snapshot.Namespaces, keyOf(snapshot.Namespaces))
-}
-
-func completePackages(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return names(cmd, prefix, snapshot.Subscriptions, func(raw []byte) string {
-		sub, err := olm.Decode[olm.Subscription](raw)
-		if err != nil {
-			return ""
-		}
-		return sub.Spec.Package
-	})
+	return names(cmd, prefix, snapshot.Namespaces, keyOf)
 }
 
 // completeWhy completes kinds, then names.
@@ -63,25 +53,19 @@ func completeWhy(cmd *cobra.Command, args []string, prefix string) ([]cobra.Comp
 		return kinds, cobra.ShellCompDirectiveNoFileComp
 	case 1:
 		if i := slices.IndexFunc(judgedKinds, func(s judgedKind) bool { return slices.Contains(s.names, args[0]) }); i >= 0 {
-			return names(cmd, prefix, judgedKinds[i].Kind, keyOf(judgedKinds[i].Kind))
+			return names(cmd, prefix, judgedKinds[i].Kind, keyOf)
 		}
 	}
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
-// keyOf returns NAMESPACE/NAME of objects, or the name of a cluster-scoped one.
-func keyOf(kind *snapshot.Kind) func(raw []byte) string {
-	if kind == snapshot.ClusterExtensions {
-		return func(raw []byte) string {
-			e, err := olm.Decode[olm.ClusterExtension](raw)
-			if err != nil {
-				return ""
-			}
-			return e.Metadata.Name
-		}
+// keyOf returns NAMESPACE/NAME of an object, or the name of a cluster-scoped one.
+func keyOf(raw []byte) string {
+	var o metav1.PartialObjectMetadata
+	if json.Unmarshal(raw, &o) != nil {
+		return ""
 	}
-	var decode snapshot.Reader
-	return func(raw []byte) string { return displayKey(decode.Read(kind, raw).Key()) }
+	return displayKey(types.NamespacedName{Namespace: o.Namespace, Name: o.Name})
 }
 
 // names lists the objects of a kind, without an error: a shell cannot show one. Names that a shell would not take for

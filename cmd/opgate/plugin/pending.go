@@ -12,13 +12,14 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/metadata/metadatainformer"
-	"k8s.io/client-go/tools/cache"
 
+	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/cluster"
 	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/internal/text"
@@ -49,7 +50,7 @@ The output in the formats of "kubectl get" is a List, in which each of items is 
    "reasons": [{"rule", "source", "message"}], "warnings": ["..."],
    "notes": ["why Opgate leaves one that may be approved to users, and where the suffix of a version decides"]}
 
---watch goes on when one of the objects that plans are judged by changes, and lists the plans that differ.
+--watch reads the cluster again every 5 seconds, and lists the plans that differ.
 
 Exit codes:
   0  the plans were listed, whatever their verdicts
@@ -66,6 +67,9 @@ const pendingExample = `  # which plans wait in all namespaces, and what holds t
 
   # the plans that may be approved, for a script
   kubectl opgate pending -A -o jsonpath='{range .items[?(@.decision=="Allow")]}{.namespace}/{.name}{"\n"}{end}'`
+
+// watchInterval is how often --watch reads the cluster: verdicts change with policies, catalogs and the time, too.
+const watchInterval = 5 * time.Second
 
 // pendingPlan is a plan that waits for approval, with its verdict.
 type pendingPlan struct {
@@ -108,12 +112,12 @@ func pendingCommand(now func() time.Time) *cobra.Command {
 			if err := p.print(plans); err != nil || !watch {
 				return err
 			}
-			return o.watch(cmd.Context(), func() error {
+			return wait.PollUntilContextCancel(cmd.Context(), watchInterval, false, func(context.Context) (bool, error) {
 				plans, err := o.pending(cmd, selector, now)
 				if err != nil {
-					return err
+					return false, err
 				}
-				return p.print(plans)
+				return false, p.print(plans)
 			})
 		},
 	}
@@ -140,67 +144,53 @@ func (o *options) pending(cmd *cobra.Command, selector string, now func() time.T
 	if err != nil {
 		return nil, err
 	}
+	plans, err := o.waiting(cmd, now)
+	return slices.DeleteFunc(plans, func(p pendingPlan) bool { return selected != nil && !selected[p.key()] }), err
+}
+
+// selected returns which plans a label selector selects, as the API server says: rules read no labels of plans, so that
+// they are not kept. It is nil without a selector.
+func (o *options) selected(cmd *cobra.Command, selector string) (map[types.NamespacedName]bool, error) {
+	if selector == "" {
+		return nil, nil
+	}
+	if _, err := labels.Parse(selector); err != nil {
+		return nil, cli.Usage(cmd, "-l %s: %s", text.Quote(selector), text.Escape(err.Error()))
+	}
+	config, err := o.kubeconfig.Load()
+	if err != nil {
+		return nil, err
+	}
+	client, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, unusable("make a client: %v", err)
+	}
+	list, err := client.Resource(snapshot.InstallPlans.GroupVersionResource()).Namespace(o.namespace).List(
+		cmd.Context(), metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return nil, unusable("list InstallPlans: %s", text.Escape(err.Error()))
+	}
+	selected := map[types.NamespacedName]bool{}
+	for i := range list.Items {
+		selected[types.NamespacedName{Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}] = true
+	}
+	return selected, nil
+}
+
+// waiting returns the plans that wait.
+func (o *options) waiting(cmd *cobra.Command, now func() time.Time) ([]pendingPlan, error) {
 	state, err := o.read(cmd.Context(), cmd.ErrOrStderr(), cluster.Options{Namespace: o.namespace})
 	if d := o.dryRunAfter(err); d != nil && o.namespace != "" {
 		plans, err := d.pending(cmd.Context(), o.namespace, cmd.ErrOrStderr(), err)
 		if err != nil {
 			return nil, unusable("%s", text.Escape(err.Error()))
 		}
-		return selected.of(plans), nil
+		return plans, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return selected.of(pendingPlans(state, now())), nil
-}
-
-// watch calls a function after objects that plans are judged by have changed, at most once a second, until the context
-// ends or the function fails.
-func (o *options) watch(ctx context.Context, do func() error) error {
-	config, err := o.kubeconfig.Load()
-	if err != nil {
-		return err
-	}
-	client, err := metadata.NewForConfig(config)
-	if err != nil {
-		return unusable("make a client: %v", err)
-	}
-	changed := make(chan struct{}, 1)
-	note := func(any) {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	}
-	for namespace, kinds := range map[string][]*snapshot.Kind{
-		o.namespace:         {snapshot.InstallPlans, snapshot.Subscriptions, snapshot.ClusterServiceVersions},
-		metav1.NamespaceAll: {snapshot.OperatorPolicies, snapshot.Constraints},
-	} {
-		informers := metadatainformer.NewFilteredSharedInformerFactory(client, 0, namespace, nil)
-		for _, kind := range kinds {
-			_, err := informers.ForResource(kind.GroupVersionResource()).Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-				AddFunc: note, UpdateFunc: func(_, after any) { note(after) }, DeleteFunc: note})
-			if err != nil {
-				return unusable("watch %s: %v", kind.Resource, err)
-			}
-		}
-		informers.Start(ctx.Done())
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-changed:
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Second):
-		}
-		if err := do(); err != nil {
-			return err
-		}
-	}
+	return pendingPlans(state, now()), nil
 }
 
 // pendingPlans judges the plans that wait, as of a time, sorted by namespace and name.

@@ -1,5 +1,5 @@
 // Package plugin is the commands that look at a cluster, which as kubectl-opgate are those of a kubectl plugin:
-// pending, why, tree and impact. They judge by package rules over the objects of the cluster, as the gate
+// pending, why and tree. They judge by package rules over the objects of the cluster, as the gate
 // does, and write nothing.
 package plugin
 
@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,7 +38,7 @@ type options struct {
 
 // Commands returns the commands. now is the clock that ages are read from.
 func Commands(now func() time.Time) []*cobra.Command {
-	return []*cobra.Command{pendingCommand(now), whyCommand(now), treeCommand(), impactCommand()}
+	return []*cobra.Command{pendingCommand(now), whyCommand(now), treeCommand()}
 }
 
 // register adds the flags of a command, with the output formats that it has besides those of data.
@@ -109,6 +108,3 @@ func (o *options) read(ctx context.Context, stderr io.Writer, in cluster.Options
 	}
 	return state, nil
 }
-
-// colored reports whether to print in colors.
-func colored(out io.Writer) bool { return cli.Colors(out, os.Getenv) }

@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -165,43 +164,8 @@ func table(wide int, header []string, rows [][]string) *metav1.Table {
 	return t
 }
 
-// The colors of a terminal.
-const (
-	bold   = "\x1b[1m"
-	red    = "\x1b[1;31m"
-	yellow = "\x1b[33m"
-	green  = "\x1b[32m"
-	reset  = "\x1b[0m"
-)
-
-// cell is a text of a line.
-type cell struct{ text, color string }
-
-// plain returns a cell without a color.
-func plain(s string) cell { return cell{text: s} }
-
 // decided returns a decision in its color.
-func decided(word string, d verdict.Decision) cell {
-	return cell{word, map[verdict.Decision]string{verdict.Allow: green, verdict.Hold: yellow, verdict.Deny: red}[d]}
-}
-
-// printer prints lines. What it prints is escaped: names and messages may have been written by anyone.
-type printer struct {
-	*bufio.Writer
-	colored bool
-}
-
-func newPrinter(out io.Writer) *printer { return &printer{bufio.NewWriter(out), colored(out)} }
-
-// line prints cells on a line, after an indentation.
-func (p *printer) line(indent int, cells ...cell) {
-	fmt.Fprint(p, strings.Repeat(" ", indent))
-	for _, c := range cells {
-		s := text.Escape(c.text)
-		if p.colored && c.color != "" {
-			s = c.color + s + reset
-		}
-		fmt.Fprint(p, s)
-	}
-	fmt.Fprintln(p)
+func decided(word string, d verdict.Decision) cli.Cell {
+	return cli.Cell{Text: word, Color: map[verdict.Decision]string{verdict.Allow: cli.Green, verdict.Hold: cli.Yellow,
+		verdict.Deny: cli.Red}[d]}
 }

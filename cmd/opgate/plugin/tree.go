@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/cluster"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/dependency"
@@ -22,7 +23,7 @@ const treeLong = `Show PolicySets with their Policies, what each Policy applies,
 States are those in the statuses. Each Policy is expanded once: where it comes again, the line ends in "(above)". A
 Policy that waits for itself is shown with the cycle, and not followed round it.
 
-With -o mermaid the graph is for a Markdown page. The output in the formats of "kubectl get" is
+The output in the formats of "kubectl get" is
 
   {"apiVersion", "kind", "nodes": [{"id", "kind", "namespace", "name", "state", "fault", "cycle": ["Policy a/b", ...]}],
    "edges": [{"from", "to", "relation": "member"|"applies"|"waits", "want", "unmet"}]}
@@ -36,11 +37,8 @@ Exit codes:
 const treeExample = `  # all of it
   kubectl opgate tree -A
 
-  # a picture of one namespace
-  kubectl opgate tree -n policies -o mermaid`
-
-// formatMermaid is the format of graphs.
-const formatMermaid = "mermaid"
+  # that of one namespace
+  kubectl opgate tree -n policies`
 
 func treeCommand() *cobra.Command {
 	var o options
@@ -60,7 +58,7 @@ func treeCommand() *cobra.Command {
 		},
 	}
 	o.registerAll(cmd)
-	o.register(cmd, formatMermaid)
+	o.register(cmd)
 	return cmd
 }
 
@@ -249,9 +247,6 @@ func printTree(out, stderr io.Writer, format *output, g *graph) error {
 	if format.printer != nil {
 		return format.item(out, treeKind, types.NamespacedName{}, g)
 	}
-	if format.format() == formatMermaid {
-		return g.mermaid(out)
-	}
 	if len(g.Nodes) == 0 {
 		fmt.Fprintln(stderr, "there is no Policy and no PolicySet")
 		return nil
@@ -266,4 +261,106 @@ func (n *node) title() string {
 		title += " (" + text.Escape(n.State) + ")"
 	}
 	return title
+}
+
+// maxDepth bounds the depth of the tree, and with it the length of its lines. What is deeper is shown as a tree of its
+// own.
+const maxDepth = 24
+
+// walk prints a graph as trees.
+type walk struct {
+	*graph
+	*cli.Printer
+	// expanded are the nodes of which the children have been printed.
+	expanded map[*node]bool
+}
+
+// text prints the sets first, then the Policies that are not yet part of a tree.
+func (g *graph) text(out io.Writer) error {
+	w := &walk{graph: g, Printer: cli.NewPrinter(out), expanded: map[*node]bool{}}
+	for _, sets := range []bool{true, false} {
+		for _, n := range g.Nodes {
+			if n.root && n.ref.IsSet() == sets && !w.expanded[n] {
+				w.Line(0, w.label(n))
+				w.children(n, "", 1)
+			}
+		}
+	}
+	return w.Flush()
+}
+
+// children prints what a node refers to, below a prefix, each on a line and with its own children.
+func (w *walk) children(n *node, prefix string, depth int) {
+	w.expanded[n] = true
+	links := w.from[n.ID]
+	last := len(links) - 1
+	if n.Fault != "" {
+		w.branch(prefix, last < 0 && n.Cycle == nil, cli.Cell{Text: "cannot be applied: " + n.Fault, Color: cli.Red})
+	}
+	if n.Cycle != nil {
+		w.branch(prefix, last < 0, cli.Cell{Text: "waits for itself: " + strings.Join(n.Cycle, " -> "),
+			Color: cli.Red})
+	}
+	for i, l := range links {
+		below := w.branch(prefix, i == last, w.describe(l, depth)...)
+		if w.follows(l, depth) {
+			w.children(l.to, below, depth+1)
+		}
+	}
+}
+
+// branch prints a line of the tree and returns the prefix of what is below it.
+func (w *walk) branch(prefix string, last bool, cells ...cli.Cell) string {
+	connector, below := "├── ", "│   "
+	if last {
+		connector, below = "└── ", "    "
+	}
+	fmt.Fprint(w, prefix+connector) // not escaped: these are the only characters that are not ASCII
+	w.Line(0, cells...)
+	return prefix + below
+}
+
+// follows reports whether the children of a link are printed below it.
+func (w *walk) follows(l *link, depth int) bool {
+	return !w.expanded[l.to] && depth < maxDepth && (len(w.from[l.to.ID]) > 0 || l.to.Fault != "" || l.to.Cycle != nil)
+}
+
+func (w *walk) describe(l *link, depth int) []cli.Cell {
+	label := w.label(l.to)
+	switch {
+	case w.expanded[l.to] && len(w.from[l.to.ID]) > 0:
+		label.Text += " (above)"
+	case depth >= maxDepth && len(w.from[l.to.ID]) > 0:
+		label.Text += " (below)"
+	}
+	switch {
+	case l.Relation == applies:
+		return []cli.Cell{cli.Plain("applies "), label}
+	case l.Relation != waitsFor:
+		return []cli.Cell{label}
+	case l.Unmet == "":
+		return []cli.Cell{cli.Plain("after "), label, cli.Plain(wanted(l))}
+	}
+	return []cli.Cell{cli.Plain("waits for "), label, {Text: wanted(l) + ", is " + l.Unmet, Color: cli.Yellow}}
+}
+
+// wanted says in which state an object has to be.
+func wanted(l *link) string {
+	if l.Want == "" {
+		return ""
+	}
+	return ": want " + l.Want
+}
+
+func (w *walk) label(n *node) cli.Cell {
+	color := ""
+	switch n.State {
+	case string(dependency.Compliant):
+		color = cli.Green
+	case string(dependency.Pending):
+		color = cli.Yellow
+	case string(dependency.NonCompliant), string(dependency.NotFound):
+		color = cli.Red
+	}
+	return cli.Cell{Text: n.title(), Color: color}
 }

@@ -229,27 +229,27 @@ func (a *answer) print(out io.Writer, format *output, q *question) error {
 	if format.printer != nil {
 		return format.item(out, q.GroupVersionKind, q.key, a)
 	}
-	p := newPrinter(out)
-	p.line(0, decided(a.Decision, a.decision), cell{" " + a.Object, bold})
+	p := cli.NewPrinter(out)
+	p.Line(0, decided(a.Decision, a.decision), cli.Cell{Text: " " + a.Object, Color: cli.Bold})
 	for _, o := range a.Operators {
-		p.line(2, plain(o.Describe()), decided(o.Disposition, o.Decision), plain(o.Because()))
+		p.Line(2, cli.Plain(o.Describe()), decided(o.Disposition, o.Decision), cli.Plain(o.Because()))
 	}
 	for _, r := range a.Reasons {
-		p.line(2, cell{string(r.Rule), bold}, plain(strings.TrimRight("  "+r.Source, " ")))
-		p.line(4, plain(r.Message))
+		p.Line(2, cli.Cell{Text: string(r.Rule), Color: cli.Bold}, cli.Plain(strings.TrimRight("  "+r.Source, " ")))
+		p.Line(4, cli.Plain(r.Message))
 	}
 	for _, e := range a.Edits {
-		p.line(2, plain("an edit of "+e.Source+" that ends "+string(e.Rule)+": "+e.Edit))
-		p.line(4, plain(e.Command))
+		p.Line(2, cli.Plain("an edit of "+e.Source+" that ends "+string(e.Rule)+": "+e.Edit))
+		p.Line(4, cli.Plain(e.Command))
 		if q.Kind == snapshot.InstallPlans && (e.Rule == bundle.RuleVersion || e.Rule == bundle.RuleVersionRange) {
-			p.line(4, plain("kubectl opgate why installplan "+displayKey(q.key)+" --write FILE"))
+			p.Line(4, cli.Plain("kubectl opgate why installplan "+displayKey(q.key)+" --write FILE"))
 		}
 	}
 	for _, w := range a.Warnings {
-		p.line(2, cell{"warning: " + w, yellow})
+		p.Line(2, cli.Cell{Text: "warning: " + w, Color: cli.Yellow})
 	}
 	for _, n := range a.Notes {
-		p.line(2, plain(n))
+		p.Line(2, cli.Plain(n))
 	}
 	return p.Flush()
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -68,11 +69,10 @@ func valuesOf(documents []*yaml.Node) (values []any, err error) {
 	return values, nil
 }
 
-// position returns where a node begins, with its anchor and tag. Lines end with LF: where the parser sees others too, it
-// is another place, and nothing can be inserted.
+// position returns where a node begins, with its anchor and tag.
 func (s *source) position(n *yaml.Node) (at int) {
 	for range n.Line - 1 {
-		at += bytes.IndexByte(s.after[at:], '\n') + 1
+		at += lineLength(s.after[at:])
 	}
 	for range n.Column - 1 {
 		_, size := utf8.DecodeRune(s.after[at:])
@@ -83,10 +83,8 @@ func (s *source) position(n *yaml.Node) (at int) {
 
 // lineEnd returns how lines end: as the first one does.
 func (s *source) lineEnd() string {
-	if first, _, _ := bytes.Cut(s.after, []byte("\n")); bytes.HasSuffix(first, []byte("\r")) {
-		return "\r\n"
-	}
-	return "\n"
+	first := s.after[:lineLength(s.after)]
+	return string(first[len(bytes.TrimRight(first, "\r\n")):])
 }
 
 // endsLine reports whether a line ends at an offset.
@@ -135,7 +133,7 @@ func (s *source) addTo(list *yaml.Node, texts ...string) error {
 	}
 	last := list.Content[len(list.Content)-1]
 	begin := s.position(last)
-	before := string(s.after[bytes.LastIndexByte(s.after[:begin], '\n')+1 : begin])
+	before := string(s.after[begin-last.Column+1 : begin])
 	between, isFlow := ", ", list.Style&yaml.FlowStyle != 0
 	if !isFlow {
 		between = s.lineEnd() + strings.Repeat(" ", list.Column-1) + "- "
@@ -198,4 +196,15 @@ func quotedAs(n *yaml.Node, text string) string {
 		return `"` + text + `"`
 	}
 	return text
+}
+
+// lineEnd is what ends a line for the YAML parser.
+var lineEnd = regexp.MustCompile("\r\n|[\n\r\u0085\u2028\u2029]")
+
+// lineLength is the length of the first line with its end.
+func lineLength(data []byte) int {
+	if end := lineEnd.FindIndex(data); end != nil {
+		return end[1]
+	}
+	return len(data)
 }

@@ -3,7 +3,6 @@
 package test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -14,22 +13,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jstemmer/go-junit-report/v2/junit"
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/opgate/opgate/admission/scenario"
 	"github.com/opgate/opgate/cmd/opgate/cli"
-	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
 )
 
-// The exit codes of the command.
-const (
-	exitDiffers  = 1 // a write got another answer
-	exitUnusable = cli.ExitUnusable
-)
+// exitDiffers is the exit code if a write got another answer.
+const exitDiffers = 1
 
 // self is the name of the command.
 const self cli.Name = "test"
@@ -57,51 +50,16 @@ const example = `  # all scenarios below a directory
   opgate test --update tests/etcd-is-held.txtar
 
   # what holds a plan on the cluster, as a test
-  opgate test --from shop/install-x7 > tests/etcd-0.9.4.txtar
-
-  # a report for a pipeline
-  opgate test tests/ -o junit > opgate-test.xml`
-
-// formats write results.
-var formats = map[string]func(io.Writer, []result) error{"junit": printJUnit, "text": printText}
-
-var formatNames = []string{"junit", "text"}
+  opgate test --from shop/install-x7 > tests/etcd-0.9.4.txtar`
 
 // options are the flags.
 type options struct {
-	output       string
 	update       bool
 	approvalMode string
 	versions     scenario.Versions
 	// from is an InstallPlan of the cluster of kubeconfig, as NAMESPACE/NAME.
 	from       string
 	kubeconfig cli.Kubeconfig
-}
-
-// fault is how the answer to a write differs from what its scenario wants, or why it could not be played.
-type fault struct {
-	// line counts from 1; 0 where it is unknown.
-	line int
-	what string
-}
-
-// status is what became of a file, as it is printed.
-type status string
-
-const (
-	asWanted status = "ok"
-	updated  status = "updated"
-	differs  status = "FAIL"
-	unusable status = "ERROR" // nothing was played
-	skipped  status = "skipped"
-)
-
-// result is what became of one file, and why.
-type result struct {
-	// file is the path as it was found.
-	file string
-	status
-	faults []fault
 }
 
 // Command returns `opgate test`. Its errors carry the exit code as ExitCode() int, and an empty message where
@@ -114,18 +72,22 @@ func Command() *cobra.Command {
 		Long:    long,
 		Example: example,
 		RunE: func(cmd *cobra.Command, paths []string) error {
-			if err := o.validate(paths); err != nil {
-				return err
+			switch {
+			case !slices.Contains([]string{string(rules.MutateApproval), string(rules.DenyApproval)}, o.approvalMode):
+				return self.Usage("unknown approval mode %q: use %s or %s", o.approvalMode, rules.MutateApproval,
+					rules.DenyApproval)
+			case o.from == "" && o.kubeconfig.Given():
+				return self.Usage("--kubeconfig, --context, --cluster and the other flags of kubectl are for --from")
+			case o.from == "":
+				return o.run(cmd.Context(), paths, cmd.OutOrStdout())
+			case o.update || len(paths) > 0:
+				return self.Usage("--from prints a scenario and plays none: leave out PATHs and --update")
 			}
-			if o.from != "" {
-				return o.fromPlan(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(),
-					time.Now().Truncate(time.Second)) //nolint:forbidigo // the answer is that of the present
-			}
-			return o.run(cmd.Context(), paths, cmd.OutOrStdout())
+			return o.fromPlan(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(),
+				time.Now().Truncate(time.Second)) //nolint:forbidigo // the answer is that of the present
 		},
 	}
 	flags := self.Flags(cmd)
-	cli.OutputVar(cmd, &o.output, formatNames)
 	flags.BoolVar(&o.update, "update", false,
 		"write the words that are given into the files; read the difference before you keep it")
 	flags.StringVar(&o.approvalMode, "approval-mode", string(rules.MutateApproval),
@@ -140,29 +102,7 @@ func Command() *cobra.Command {
 	return cmd
 }
 
-func (o *options) validate(paths []string) error {
-	switch {
-	case o.from != "" && (o.update || len(paths) > 0):
-		return self.Usage("--from prints a scenario and plays none: leave out PATHs and --update")
-	case o.from == "" && o.kubeconfig.Given():
-		return self.Usage("--kubeconfig, --context, --cluster and the other flags of kubectl are for --from")
-	}
-	if err := self.CheckOutput(o.output, formatNames); err != nil {
-		return err
-	}
-	if !slices.Contains([]string{string(rules.MutateApproval), string(rules.DenyApproval)}, o.approvalMode) {
-		return self.Usage("unknown approval mode %q: use %s or %s", o.approvalMode, rules.MutateApproval,
-			rules.DenyApproval)
-	}
-	return nil
-}
-
-func (o *options) player() *player {
-	return &player{versions: o.versions, approvalMode: rules.ApprovalMode(o.approvalMode),
-		referred: map[string][]*unstructured.Unstructured{}}
-}
-
-// run plays all scenarios and prints what became of them.
+// run plays all scenarios and prints what became of each: a line, or one for each fault.
 func (o *options) run(ctx context.Context, paths []string, stdout io.Writer) error {
 	if len(paths) == 0 {
 		paths = []string{"."}
@@ -171,38 +111,56 @@ func (o *options) run(ctx context.Context, paths []string, stdout io.Writer) err
 	if err != nil {
 		return err
 	}
-	p := o.player()
-	results := make([]result, len(files))
-	code := 0
-	for i, file := range files {
+	var wanted, differing, unusable int
+	for _, file := range files {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		results[i] = o.play(ctx, p, file)
-		switch results[i].status {
-		case unusable:
-			code = exitUnusable
-		case differs:
-			code = max(code, exitDiffers)
-		case asWanted, updated, skipped:
+		status, name := "ok", text.Escape(filepath.ToSlash(file))
+		faults, updated, err := o.play(ctx, file)
+		switch {
+		case err != nil:
+			unusable++
+			status, faults = "ERROR", []error{err}
+		case len(faults) > 0:
+			differing++
+			status = "FAIL"
+		case updated:
+			wanted++
+			status = "updated"
+		default:
+			wanted++
+		}
+		for _, fault := range faults {
+			separator := ": "
+			if _, ok := fault.(*scenario.Fault); ok { //nolint:errorlint // its message begins with the line
+				separator = ":"
+			}
+			var lines []string
+			for _, line := range strings.Split(fault.Error(), "\n") {
+				lines = append(lines, text.Escape(line))
+			}
+			fmt.Fprintf(stdout, "%-7s  %s%s%s\n", status, name, separator, strings.Join(lines, "\n         "))
+		}
+		if len(faults) == 0 {
+			fmt.Fprintf(stdout, "%-7s  %s\n", status, name)
 		}
 	}
-	if err := formats[o.output](stdout, results); err != nil {
-		return self.Unusable("write results: %v", err)
-	}
-	if code > 0 {
-		return &cli.ExitError{Code: code}
+	fmt.Fprintf(stdout, "%s: %d as wanted, %d not, %d cannot be used\n", text.Count(len(files), "scenario"), wanted,
+		differing, unusable)
+	switch {
+	case unusable > 0:
+		return &cli.ExitError{Code: cli.ExitUnusable}
+	case differing > 0:
+		return &cli.ExitError{Code: exitDiffers}
 	}
 	return nil
 }
 
-// scenariosIn returns the files that the paths stand for, each once, in the order of the paths. Hidden directories
-// below a path are left out.
+// scenariosIn returns the files that the paths stand for, in the order of the paths. Hidden directories below a path
+// are left out.
 func scenariosIn(paths []string) (files []string, err error) {
 	for _, root := range paths {
-		if root == "" {
-			return nil, self.Usage("a path is empty: give a file or a directory")
-		}
 		before := len(files)
 		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 			switch {
@@ -222,139 +180,31 @@ func scenariosIn(paths []string) (files []string, err error) {
 			return nil, self.Usage("%s has no scenarios, files named *%s", text.Quote(root), scenario.Extension)
 		}
 	}
-	var once []string
-	for _, file := range files {
-		if file = filepath.Clean(file); !slices.Contains(once, file) {
-			once = append(once, file)
-		}
-	}
-	return once, nil
+	return files, nil
 }
 
-// play plays the scenario in a file, and updates the file if it is to be.
-func (o *options) play(ctx context.Context, p *player, file string) result {
-	failed := func(err error) result {
-		if at, ok := err.(*scenario.Fault); ok { //nolint:errorlint // a wrapped one has another message
-			return result{file, unusable, []fault{{line: at.Line, what: at.Err.Error()}}}
-		}
-		return result{file, unusable, []fault{{what: err.Error()}}}
-	}
+// play plays the scenario in a file, and updates the file if it is to be. It returns how the answer differs from what
+// the scenario wants. Its error is that the scenario cannot be used.
+func (o *options) play(ctx context.Context, file string) (differences []error, updated bool, err error) {
 	data, err := os.ReadFile(file) //nolint:gosec // a file that the user names
 	if err != nil {
-		return failed(err)
+		return nil, false, err
 	}
 	s, err := scenario.Parse(file, data, o.versions)
-	if err == nil {
-		err = placeholders(data, o.versions)
-	}
 	if err != nil {
-		return failed(err)
+		return nil, false, err
 	}
-	if s.Verb == "delete" {
-		return result{file, skipped, []fault{{what: "no webhook reviews deletions: the API server refuses them"}}}
-	}
-	got, err := p.play(ctx, filepath.Dir(file), s)
+	got, err := o.send(ctx, filepath.Dir(file), s)
 	if err != nil {
-		return failed(err)
+		return nil, false, err
 	}
-	r := result{file, asWanted, faults(s, got)}
-	if o.update && len(r.faults) > 0 && got.Decision == s.Decision {
-		if err := os.WriteFile(file, scenario.Update(data, got.Message, got.Warnings, o.versions), 0o600); err != nil {
-			return failed(err)
-		}
-		s.Message, s.Warnings = got.Message, got.Warnings
-		r.status, r.faults = updated, faults(s, got)
+	differences = differ(s, got)
+	if !o.update || len(differences) == 0 || got.Decision != s.Decision {
+		return differences, false, nil
 	}
-	if len(r.faults) > 0 {
-		r.status = differs
+	if err := os.WriteFile(file, scenario.Update(data, got.Message, got.Warnings, o.versions), 0o600); err != nil {
+		return nil, false, err
 	}
-	return r
-}
-
-// placeholders returns an error for a placeholder of a version that is not known.
-func placeholders(data []byte, versions scenario.Versions) error {
-	left := versions.Insert(string(data))
-	for _, p := range []struct{ placeholder, flag string }{
-		{scenario.KubernetesPlaceholder, "--kubernetes-version"},
-		{scenario.OpenShiftPlaceholder, "--openshift-version"}} {
-		if before, _, found := strings.Cut(left, p.placeholder); found {
-			return &scenario.Fault{Line: 1 + strings.Count(before, "\n"),
-				Err: fmt.Errorf("%s is not known: give %s", p.placeholder, p.flag)}
-		}
-	}
-	return nil
-}
-
-// at is the place of a fault: "tests/etcd.txtar:12".
-func (r *result) at(f fault) string {
-	file := manifests.DisplayFile(filepath.ToSlash(r.file))
-	if f.line > 0 {
-		return fmt.Sprintf("%s:%d", file, f.line)
-	}
-	return file
-}
-
-// escaped escapes each line of what others wrote.
-func escaped(what string) string {
-	lines := strings.Split(what, "\n")
-	for i, line := range lines {
-		lines[i] = text.Escape(line)
-	}
-	return strings.Join(lines, "\n")
-}
-
-// printText writes a line for each scenario, or for each of its faults, and the counts.
-func printText(w io.Writer, results []result) error {
-	out := bufio.NewWriter(w)
-	count := map[status]int{}
-	for i := range results {
-		r := &results[i]
-		count[r.status]++
-		for _, f := range r.faults {
-			fmt.Fprintf(out, "%-7s  %s: %s\n", r.status, escaped(r.at(f)),
-				strings.ReplaceAll(escaped(f.what), "\n", "\n         "))
-		}
-		if len(r.faults) == 0 {
-			fmt.Fprintf(out, "%-7s  %s\n", r.status, escaped(r.at(fault{})))
-		}
-	}
-	fmt.Fprintf(out, "%s: %d as wanted, %d not, %d cannot be used", text.Count(len(results), "scenario"),
-		count[asWanted]+count[updated], count[differs], count[unusable])
-	for _, s := range []status{skipped, updated} {
-		if count[s] > 0 {
-			fmt.Fprintf(out, ", %d %s", count[s], s)
-		}
-	}
-	fmt.Fprintln(out)
-	return out.Flush()
-}
-
-// printJUnit writes a test for each scenario.
-func printJUnit(w io.Writer, results []result) error {
-	suite := junit.Testsuite{Name: "opgate test"}
-	for i := range results {
-		r := &results[i]
-		c := junit.Testcase{Name: strings.TrimSuffix(filepath.Base(r.file), scenario.Extension),
-			Classname: escaped(r.at(fault{}))}
-		var lines []string
-		for _, f := range r.faults {
-			lines = append(lines, escaped(r.at(f)+": "+f.what))
-		}
-		all := strings.Join(lines, "\n")
-		first, _, _ := strings.Cut(all, "\n")
-		why := &junit.Result{Message: first, Data: all}
-		switch r.status {
-		case unusable:
-			c.Error = why
-		case differs:
-			c.Failure = why
-		case skipped:
-			c.Skipped = why
-		case asWanted, updated:
-		}
-		suite.AddTestcase(c)
-	}
-	var suites junit.Testsuites
-	suites.AddSuite(suite)
-	return suites.WriteXML(w)
+	s.Message, s.Warnings = got.Message, got.Warnings
+	return differ(s, got), true, nil
 }

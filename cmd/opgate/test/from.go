@@ -123,7 +123,7 @@ func (o *options) fromPlan(ctx context.Context, stdout, stderr io.Writer, now ti
 	if err != nil {
 		return self.Unusable("%v", err)
 	}
-	got, err := o.player().play(ctx, ".", s)
+	got, err := o.send(ctx, ".", s)
 	if err != nil {
 		return self.Unusable("%v", err)
 	}

@@ -32,21 +32,17 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/facts"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
-// player sends the writes of scenarios to gates.
-type player struct {
-	versions     scenario.Versions
-	approvalMode rules.ApprovalMode
-	// referred keeps what was read for header with, by the names.
-	referred map[string][]*unstructured.Unstructured
-}
-
-// play returns what the write of a scenario in a directory gets. Errors are about the scenario's
-// objects, and are *scenario.Fault where a line is known.
-func (p *player) play(ctx context.Context, dir string, s *scenario.Scenario) (*play.Outcome, error) {
-	existing, err := p.existing(dir, s)
+// send returns what the write of a scenario in a directory gets: no webhook reviews a deletion. Errors are about the
+// scenario's objects, and are *scenario.Fault where a line is known.
+func (o *options) send(ctx context.Context, dir string, s *scenario.Scenario) (*play.Outcome, error) {
+	if s.Verb == "delete" {
+		return &play.Outcome{Decision: verdict.Allow.String()}, nil
+	}
+	existing, err := existing(dir, s)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +55,7 @@ func (p *player) play(ctx context.Context, dir string, s *scenario.Scenario) (*p
 	if err != nil {
 		return nil, &scenario.Fault{Line: s.Line("do"), Err: err}
 	}
-	gate, err := p.gate(existing, s)
+	gate, err := o.gate(existing, s)
 	if err != nil {
 		return nil, err
 	}
@@ -77,19 +73,15 @@ func (p *player) play(ctx context.Context, dir string, s *scenario.Scenario) (*p
 
 // existing returns what exists before the write. The scenario's own objects replace those of the same
 // name in the files that it refers to.
-func (p *player) existing(dir string, s *scenario.Scenario) ([]*unstructured.Unstructured, error) {
+func existing(dir string, s *scenario.Scenario) ([]*unstructured.Unstructured, error) {
 	own := slices.Concat(s.Cluster, s.Policies)
-	var all []*unstructured.Unstructured
-	if len(s.With) > 0 {
-		found, err := p.read(dir, s.With)
-		if err != nil {
-			return nil, &scenario.Fault{Line: s.Line("with"), Err: err}
-		}
-		all = slices.DeleteFunc(slices.Clone(found), func(u *unstructured.Unstructured) bool {
-			return slices.ContainsFunc(own, func(o *unstructured.Unstructured) bool { return same(o, u) })
-		})
+	found, err := read(dir, s.With)
+	if err != nil {
+		return nil, &scenario.Fault{Line: s.Line("with"), Err: err}
 	}
-	all = append(all, own...)
+	all := append(slices.DeleteFunc(found, func(u *unstructured.Unstructured) bool {
+		return slices.ContainsFunc(own, func(o *unstructured.Unstructured) bool { return same(o, u) })
+	}), own...)
 	if s.Write != nil && s.Write.GetNamespace() != "" && !slices.ContainsFunc(all,
 		func(u *unstructured.Unstructured) bool {
 			return u.GetKind() == "Namespace" && u.GetName() == s.Write.GetNamespace()
@@ -109,7 +101,10 @@ func same(a, b *unstructured.Unstructured) bool {
 }
 
 // read reads the objects of the kinds that the gate follows, and ConfigMaps, in files and directories.
-func (p *player) read(dir string, with []string) ([]*unstructured.Unstructured, error) {
+func read(dir string, with []string) (found []*unstructured.Unstructured, err error) {
+	if len(with) == 0 {
+		return nil, nil
+	}
 	names := make([]string, len(with))
 	for i, name := range with {
 		if name == cli.StandardInput {
@@ -117,17 +112,12 @@ func (p *player) read(dir string, with []string) ([]*unstructured.Unstructured, 
 		}
 		names[i] = filepath.Join(dir, filepath.FromSlash(name))
 	}
-	id := strings.Join(names, "\x00")
-	if known, ok := p.referred[id]; ok {
-		return known, nil
-	}
 	var problems strings.Builder
 	unit, err := manifests.Read(names, strings.NewReader(""), &problems, manifests.Options{Namespace: "default"})
 	if err != nil {
 		first, _, _ := strings.Cut(problems.String(), "\n")
 		return nil, fmt.Errorf("cannot be used: %s", cmp.Or(first, err.Error()))
 	}
-	found := []*unstructured.Unstructured{}
 	for _, o := range unit.Objects {
 		u := &unstructured.Unstructured{}
 		if err := json.Unmarshal(o.JSON(), &u.Object); err != nil {
@@ -138,7 +128,6 @@ func (p *player) read(dir string, with []string) ([]*unstructured.Unstructured, 
 			found = append(found, u)
 		}
 	}
-	p.referred[id] = found
 	return found, nil
 }
 
@@ -147,37 +136,36 @@ var key = []byte("scenarios store Policies as users with all rights would")
 
 // gate returns a gate over some objects, which verified OLM's account. A user named admin has every right that it asks
 // for, others have none.
-func (p *player) gate(existing []*unstructured.Unstructured, s *scenario.Scenario) (*admission.Gate, error) {
+func (o *options) gate(existing []*unstructured.Unstructured, s *scenario.Scenario) (*admission.Gate, error) {
 	offered := catalogs{}
-	for _, u := range s.Catalog {
-		offered.add(u)
-	}
 	isPackage := func(u *unstructured.Unstructured) bool { return u.GetKind() == olm.KindPackageManifest }
-	for _, u := range existing {
-		if isPackage(u) {
-			offered.add(u)
+	for _, u := range slices.Concat(s.Catalog, existing) {
+		if pkg := catalog.Decode(u.Object); isPackage(u) && pkg != nil {
+			offered = append(offered, pkg)
 		}
 	}
 	cluster := play.Cluster{Objects: slices.DeleteFunc(slices.Clone(existing), isPackage),
-		Versions: facts.Cluster{Version: p.versions.Kubernetes, OpenShift: p.versions.OpenShift}}
-	o := admission.Options{Authorizer: admins{}, Authenticated: func(*http.Request) bool { return true },
-		Key: func() []byte { return key }, OLM: olmVerified(), ApprovalMode: p.approvalMode, Log: logr.Discard(),
+		Versions: facts.Cluster{Version: o.versions.Kubernetes, OpenShift: o.versions.OpenShift}}
+	in := admission.Options{Authorizer: admins{}, Authenticated: func(*http.Request) bool { return true },
+		Key: func() []byte { return key }, OLM: olmVerified(), ApprovalMode: rules.ApprovalMode(o.approvalMode), Log: logr.Discard(),
 		Now: time.Now} //nolint:forbidigo // a script that names no time is judged at its own
 	if !s.Now.IsZero() {
-		o.Now = func() time.Time { return s.Now }
+		in.Now = func() time.Time { return s.Now }
 	}
 	if len(offered) > 0 {
-		o.Catalogs, cluster.Packages = offered, offered.version
+		in.Catalogs, cluster.Packages = offered, func(pkg, _ string, source olm.Catalog) *catalog.Package {
+			return offered.Get(pkg, source)
+		}
 	}
 	built, err := cluster.Snapshot()
 	if err != nil {
 		return nil, err
 	}
 	registry := prometheus.NewRegistry()
-	o.Store = snapshot.NewStore(built)
-	o.Metrics = admission.NewMetrics(registry, o.Store, o.Now)
-	o.Budget, o.Panics = inflight.NewBudget(registry), panics.NewRecorder(registry, o.Log)
-	return admission.New(o), nil
+	in.Store = snapshot.NewStore(built)
+	in.Metrics = admission.NewMetrics(registry, in.Store, in.Now)
+	in.Budget, in.Panics = inflight.NewBudget(registry), panics.NewRecorder(registry, in.Log)
+	return admission.New(in), nil
 }
 
 // olmVerified is OLM's identity as it is once it was verified.
@@ -204,12 +192,6 @@ func (admins) May(
 // catalogs are packages, in the order of the input.
 type catalogs []*catalog.Package
 
-func (c *catalogs) add(u *unstructured.Unstructured) {
-	if pkg := catalog.Decode(u.Object); pkg != nil {
-		*c = append(*c, pkg)
-	}
-}
-
 // Get implements admission.Catalogs.
 func (c catalogs) Get(pkg string, source olm.Catalog) *catalog.Package {
 	i := slices.IndexFunc(c, func(p *catalog.Package) bool {
@@ -222,15 +204,10 @@ func (c catalogs) Get(pkg string, source olm.Catalog) *catalog.Package {
 	return c[i]
 }
 
-// version is Get as rules.Packages.
-func (c catalogs) version(pkg, _ string, source olm.Catalog) *catalog.Package {
-	return c.Get(pkg, source)
-}
-
-// faults returns how an outcome differs from what a scenario wants, each with the line of the header or the file.
-func faults(s *scenario.Scenario, got *play.Outcome) (list []fault) {
+// differ returns how an outcome differs from what a scenario wants, each with the line of the header or the file.
+func differ(s *scenario.Scenario, got *play.Outcome) (list []error) {
 	add := func(of, format string, args ...any) {
-		list = append(list, fault{line: s.Line(of), what: fmt.Sprintf(format, args...)})
+		list = append(list, &scenario.Fault{Line: s.Line(of), Err: fmt.Errorf(format, args...)})
 	}
 	if got.Decision != s.Decision {
 		add("want", "wants %s, and the decision is %s", s.Decision, got.Decision)

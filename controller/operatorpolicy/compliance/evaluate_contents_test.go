@@ -24,7 +24,7 @@ func contents(t *testing.T, planned, installed string) given {
 	done.Status.Steps = []olm.Step{{Status: "Created", Resource: olm.StepResource{
 		Kind: kindClusterServiceVersion, Name: "etcd.v1.2.0", Manifest: olm.Manifest{Spec: &decode(planned).Spec},
 	}}}
-	here, _ := state.InstalledBy(decode(installed))
+	here := state.Installed{Bundle: decode(installed).StatedBundle()}
 	return func(in *fixture) {
 		in.contents = state.NamespaceContents{
 			Policies: []*operatorpolicy.Policy{rules.NewOperatorPolicy(in.Policy)}, CSVs: []state.Installed{here},

@@ -161,7 +161,7 @@ func (s *scope) judgeCSVs() []item {
 			next = item{ObjectMeta: c.Metadata, removalState: notSelected}
 		case next.removalState == going:
 			next.removalState, next.why = unsure, "its version is not known"
-			if s.Rules.BindsContents(c.Metadata.Name) {
+			if s.Rules.Versions.Binds(c.Metadata.Name) {
 				next.why = "the digest of the bundle image that it was installed from is not known"
 			}
 			if catalog == (olm.Catalog{}) && s.Rules.Catalog != (olm.Catalog{}) {

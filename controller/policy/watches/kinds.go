@@ -24,12 +24,9 @@ func (w *Watches) Lookup(group, kind string) *snapshot.Definition {
 func (w *Watches) Templates() []*snapshot.Definition {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	templates := slices.DeleteFunc(slices.Collect(maps.Values(w.kinds)),
-		func(d *snapshot.Definition) bool { return !d.Template })
-	slices.SortFunc(templates, func(a, b *snapshot.Definition) int {
+	return slices.DeleteFunc(slices.SortedFunc(maps.Values(w.kinds), func(a, b *snapshot.Definition) int {
 		return strings.Compare(a.Group+"/"+a.Kind, b.Group+"/"+b.Kind)
-	})
-	return templates
+	}), func(d *snapshot.Definition) bool { return !d.Template })
 }
 
 // definition returns the definition in an object of the store; nil for none. The definitions of Gatekeeper's own kinds

@@ -20,8 +20,8 @@ func newUpCommand() *cobra.Command {
 well, with a catalog and its package server; "make up OLM=1" is the same. With --install, or "make up INSTALL=1", leave
 Opgate to be installed with helm: OLM runs, and a node that has Opgate's image.
 
-Everything is kept in .local of the repository: a kubeconfig with the contexts admin, tenant and olm, bin/kubectl, logs, and
-with --olm a policy to apply.`,
+Everything is kept in .local of the repository: a kubeconfig with the contexts admin, tenant and olm, bin with kubectl,
+opgate and its plugin, logs, and with --olm a policy to apply.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return local.Up(cmd.Context(), cmd.OutOrStdout(), append([]string{runCommandName}, options.args()...)...)
