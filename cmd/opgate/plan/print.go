@@ -58,7 +58,7 @@ func (r *Result) blocks() []block {
 		all = append(all, block{mark: isInstalled, title: text.Name(r.Installed) + "  " + isInstalled.Word})
 	}
 	for i, s := range r.Steps {
-		b := block{mark: markOf[s.Decision], Edge: s.edge()}
+		b := block{mark: markOf[s.Decision], Edge: strings.TrimSpace(s.Edge + " " + text.Escape(s.SkipRange))}
 		b.title = text.Name(s.CSV) + "  " + b.Word
 		switch {
 		case s.Decision == verdict.Allow.String() && len(s.By) > 0:
@@ -76,11 +76,6 @@ func (r *Result) blocks() []block {
 		all = append(all, b)
 	}
 	return all
-}
-
-// edge returns how a version follows the one before.
-func (s *step) edge() string {
-	return strings.TrimSpace(s.Edge + " " + text.Escape(s.SkipRange))
 }
 
 // lines are what else is known of a step.
