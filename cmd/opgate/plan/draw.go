@@ -90,16 +90,16 @@ func printSVG(out io.Writer, r *Result) error {
 }
 
 // wrapped returns lines that fit, but for a word that is longer.
-func wrapped(lines []string) (fit []string) {
+func wrapped(lines []string) (broken []string) {
 	for _, long := range lines {
 		line := ""
 		for word := range strings.FieldsSeq(long) {
 			if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > columns {
-				fit, line = append(fit, line), ""
+				broken, line = append(broken, line), ""
 			}
 			line = strings.TrimPrefix(line+" "+word, " ")
 		}
-		fit = append(fit, line)
+		broken = append(broken, line)
 	}
-	return fit
+	return broken
 }

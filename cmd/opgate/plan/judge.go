@@ -48,8 +48,6 @@ type step struct {
 	Changes     []change.Difference `json:"changes"`
 	Digest      string              `json:"digest"`
 	NotCompared string              `json:"notCompared,omitempty"`
-
-	decision verdict.Decision
 }
 
 // judge judges the steps of a path, each as if those before it had been taken. It has the state of a cluster, and adds
@@ -144,7 +142,7 @@ func (j *judge) step(h hop) (*step, error) {
 	}
 	cluster := &inspect.Cluster{Snapshot: j.last, Now: j.now}
 	answer := cluster.JudgePlan(plan)
-	s.decision, s.Decision, s.Reasons = answer.Decision, answer.Decision.String(), inspect.Reasons(&answer.Verdict)
+	s.Decision, s.Reasons = answer.Decision.String(), inspect.Reasons(&answer.Verdict)
 	for _, w := range inspect.Warnings(&answer.Verdict) {
 		s.Warnings = append(s.Warnings, w.Message)
 	}

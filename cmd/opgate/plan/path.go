@@ -28,8 +28,6 @@ type hop struct {
 	// Edge is replaces, skips, skipRange or install.
 	Edge      string `json:"edge"`
 	SkipRange string `json:"skipRange,omitempty"`
-	// Passes are the versions of the channel between the two that are not installed.
-	Passes []string `json:"passes"`
 }
 
 // path returns the steps that OLM takes from what is installed through a channel, "" for all of them, and why there is
@@ -76,8 +74,7 @@ func (o *catalogPackage) next(from installed, channel, starting string) (*hop, s
 				edge = follows(e, from)
 			}
 			if edge != "" && next == nil && skippedBy(entries, e.Name) == "" {
-				next = &hop{CSV: e.Name, Version: o.versionOf(e.Name), Channel: c.Name, From: from.name, Edge: edge,
-					Passes: between(chain, e.Name, from.name)}
+				next = &hop{CSV: e.Name, Version: o.versionOf(e.Name), Channel: c.Name, From: from.name, Edge: edge}
 				if edge == bySkipRange {
 					next.SkipRange = e.SkipRange
 				}
@@ -153,19 +150,6 @@ func order(channel string, entries []declcfg.ChannelEntry) (chain []declcfg.Chan
 		chain = append(chain, e)
 	}
 	return chain, ""
-}
-
-// between returns the versions of a chain that lie between two, oldest first.
-func between(chain []declcfg.ChannelEntry, to, from string) []string {
-	passes := []string{}
-	at := func(name string) int {
-		return slices.IndexFunc(chain, func(e declcfg.ChannelEntry) bool { return e.Name == name })
-	}
-	newer, older := at(to), at(from)
-	for i := older - 1; older >= 0 && i > newer; i-- {
-		passes = append(passes, chain[i].Name)
-	}
-	return passes
 }
 
 func inChannel(channel string) string {

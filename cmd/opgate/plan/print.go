@@ -40,7 +40,8 @@ var (
 
 const nextSign = "▶"
 
-var marks = map[verdict.Decision]mark{verdict.Allow: isAllowed, verdict.Hold: isHeld, verdict.Deny: isRefused}
+var markOf = map[string]mark{verdict.Allow.String(): isAllowed, verdict.Hold.String(): isHeld,
+	verdict.Deny.String(): isRefused}
 
 // block is one version of a path.
 type block struct {
@@ -57,12 +58,12 @@ func (r *Result) blocks() []block {
 		all = append(all, block{mark: isInstalled, title: text.Name(r.Installed) + "  " + isInstalled.Word})
 	}
 	for i, s := range r.Steps {
-		b := block{mark: marks[s.decision], Edge: s.edge()}
+		b := block{mark: markOf[s.Decision], Edge: strings.TrimSpace(s.Edge + " " + text.Escape(s.SkipRange))}
 		b.title = text.Name(s.CSV) + "  " + b.Word
 		switch {
-		case s.decision == verdict.Allow && len(s.By) > 0:
+		case s.Decision == verdict.Allow.String() && len(s.By) > 0:
 			b.title += " by " + text.Join(s.By, maxNamed)
-		case s.decision == verdict.Allow && s.Disposition == verdict.Ungoverned.String():
+		case s.Decision == verdict.Allow.String() && s.Disposition == verdict.Ungoverned.String():
 			b.title += ", no enforcing OperatorPolicy restricts it"
 		}
 		if i == 0 {
@@ -75,18 +76,6 @@ func (r *Result) blocks() []block {
 		all = append(all, b)
 	}
 	return all
-}
-
-// edge returns how a version follows the one before.
-func (s *step) edge() string {
-	edge := s.Edge
-	if s.SkipRange != "" {
-		edge += " " + text.Escape(s.SkipRange)
-	}
-	if len(s.Passes) > 0 {
-		edge += ", passes " + text.Names(s.Passes, maxNamed)
-	}
-	return edge
 }
 
 // lines are what else is known of a step.

@@ -45,8 +45,6 @@ type operator struct {
 	// Next is the version that OLM moves to; "" if none is known.
 	Next    string   `json:"next"`
 	Waiting *waiting `json:"waiting,omitempty"`
-
-	decision verdict.Decision
 }
 
 // waiting is an InstallPlan that waits for approval.
@@ -58,8 +56,6 @@ type waiting struct {
 	Decision string   `json:"decision"`
 	For      []string `json:"for"`
 	Messages []string `json:"messages"`
-
-	decision verdict.Decision
 }
 
 // operators returns those of one namespace or, with "", of all, by namespace.
@@ -89,9 +85,8 @@ func installed(c *inspect.Cluster, ns *state.Namespace, of *state.Installed) *op
 	o := newOperator(ns, of.Package)
 	o.CSV, o.Version = of.Name, of.Version
 	if answer := c.JudgeInstalled(types.NamespacedName{Namespace: ns.Name(), Name: of.Name}); answer != nil {
-		o.decision, o.Messages = answer.Decision, messages(answer)
+		o.Decision, o.Messages = answer.Decision.String(), messages(answer)
 	}
-	o.Decision = o.decision.String()
 	for _, sub := range ns.Subscribers(of.Package) {
 		if current := sub.Status.CurrentCSV; current != of.Name {
 			o.Next = current
@@ -101,11 +96,11 @@ func installed(c *inspect.Cluster, ns *state.Namespace, of *state.Installed) *op
 }
 
 func newOperator(ns *state.Namespace, pkg string) *operator {
-	o := &operator{Namespace: ns.Name(), Package: pkg, Policies: []string{}, Messages: []string{}}
+	o := &operator{Namespace: ns.Name(), Package: pkg, Policies: []string{}, Messages: []string{},
+		Decision: verdict.Allow.String()}
 	for _, p := range ns.Governing(pkg) {
 		o.Policies, o.Governed = append(o.Policies, p.Source()), true
 	}
-	o.Decision = o.decision.String()
 	return o
 }
 
@@ -121,7 +116,7 @@ func wait(found []*operator, c *inspect.Cluster, ns *state.Namespace, plan *olm.
 			i, found = len(found), append(found, newOperator(ns, r.Package))
 		}
 		w := &waiting{Plan: plan.Metadata.Name, CSV: r.CSV, Since: plan.Metadata.CreationTimestamp,
-			Decision: answer.Decision.String(), decision: answer.Decision, For: []string{}, Messages: messages(answer)}
+			Decision: answer.Decision.String(), For: []string{}, Messages: messages(answer)}
 		if answer.Decision == verdict.Allow {
 			approver, notes := c.Approver(plan)
 			w.For, w.Messages = []string{approver}, notes

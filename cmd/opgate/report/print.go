@@ -40,22 +40,22 @@ func (r *report) Title() string {
 
 // Counts are how many operators are in each state, and how many wait.
 func (r *report) Counts() string {
-	counts := map[verdict.Decision]int{}
+	counts := map[string]int{}
 	waiting, ungoverned := 0, 0
 	for _, o := range r.Operators {
 		switch {
 		case o.CSV == "":
-		case !o.Governed && o.decision == verdict.Allow:
+		case o.ungoverned():
 			ungoverned++
 		default:
-			counts[o.decision]++
+			counts[o.Decision]++
 		}
 		if o.Waiting != nil {
 			waiting++
 		}
 	}
-	return fmt.Sprintf("%d allowed, %d held, %d refused, %d governed by no policy; %d wait for approval", counts[verdict.Allow],
-		counts[verdict.Hold], counts[verdict.Deny], ungoverned, waiting)
+	return fmt.Sprintf("%d allowed, %d held, %d refused, %d governed by no policy; %d wait for approval", counts[allow],
+		counts[hold], counts[deny], ungoverned, waiting)
 }
 
 // At is when the report was made.
@@ -70,31 +70,36 @@ func (r *report) Age(since string) string {
 	return duration.HumanDuration(r.Generated.Sub(at))
 }
 
-// Verdict is the decision on what is installed, as a sign and a word.
+// The decisions, as the report has them.
+var allow, hold, deny = verdict.Allow.String(), verdict.Hold.String(), verdict.Deny.String()
+
+// words are the decisions as a sign and a word.
+var words = map[string]string{allow: "✓ allowed", hold: "‖ held", deny: "✗ refused"}
+
+// ungoverned reports whether no policy governs an operator, and nothing else refuses it.
+func (o *operator) ungoverned() bool { return !o.Governed && o.Decision == allow }
+
+// Verdict is the decision on what is installed.
 func (o *operator) Verdict() string {
 	switch {
 	case o.CSV == "":
 		return "not installed"
-	case !o.Governed && o.decision == verdict.Allow:
+	case o.ungoverned():
 		return "○ no policy"
 	}
-	return word(o.decision)
+	return words[o.Decision]
 }
 
 // State is the name of the style of the decision.
 func (o *operator) State() string {
-	if o.CSV == "" || !o.Governed && o.decision == verdict.Allow {
+	if o.CSV == "" || o.ungoverned() {
 		return "none"
 	}
-	return o.decision.String()
+	return o.Decision
 }
 
 // Verdict is the decision on the plan.
-func (w *waiting) Verdict() string { return word(w.decision) }
-
-func word(d verdict.Decision) string {
-	return map[verdict.Decision]string{verdict.Allow: "✓ allowed", verdict.Hold: "‖ held", verdict.Deny: "✗ refused"}[d]
-}
+func (w *waiting) Verdict() string { return words[w.Decision] }
 
 // printText prints a table, and then what is wrong with each operator.
 func printText(out io.Writer, r *report) error {
