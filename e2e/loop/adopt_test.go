@@ -3,7 +3,6 @@ package loop
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,14 +10,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rogpeppe/go-internal/testscript"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/e2e/olm"
 )
 
 // TestAdopt adopts an operator that is installed: the policies allow exactly that, and applying them writes what the
-// command has printed, by the API server's own log. What opgate suggest then adds, and nothing else, is approved.
+// command has printed, by the API server's own log. TestLoopOLM has what opgate suggest adds.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
 	e := startLoop(t, harness.Vacant(t))
@@ -40,16 +41,15 @@ spec:
 		"currentCSV": harness.AllowedCSV, "installedCSV": harness.AllowedCSV}
 	e.Put(t, subscription)
 	dir := filepath.Join(t.TempDir(), "policies")
-	opgate := func(command string, args ...string) cluster.Result {
+	adopt := func(args ...string) cluster.Result {
 		t.Helper()
 		got, err := e.RunPlugin(t.Context(), "",
-			cluster.Command{Args: append([]string{"opgate", command, "-n", namespace}, args...)})
+			cluster.Command{Args: append([]string{"opgate", "adopt", "-n", namespace}, args...)})
 		if err != nil || got.ExitCode != 0 {
-			t.Fatalf("%s %q: %v, exit code %d: %s%s", command, args, err, got.ExitCode, got.Stdout, got.Stderr)
+			t.Fatalf("%q: %v, exit code %d: %s%s", args, err, got.ExitCode, got.Stdout, got.Stderr)
 		}
 		return got
 	}
-	adopt := func(args ...string) cluster.Result { return opgate("adopt", args...) }
 	apply := func() time.Time {
 		t.Helper()
 		since := time.Now()
@@ -99,22 +99,38 @@ spec:
 	if after, err := os.ReadFile(filepath.Join(dir, namespace+".yaml")); err != nil || string(after) != string(before) {
 		t.Errorf("%v: a second run writes\n%s\nwant\n%s", err, after, before)
 	}
+}
 
-	e.Patch(t, cluster.OLM, subscription, `{"status":{"currentCSV":"`+harness.ForbiddenCSV+
-		`","state":"UpgradePending","installPlanRef":{"name":"install-next","namespace":"`+namespace+`"}}}`, "status")
-	got = opgate("suggest", dir, "--write")
-	harness.WantTexts(t, got.Stderr, "add "+harness.ForbiddenCSV+" to spec.versions")
-	since = apply()
-	harness.Eventually(t, "see the plan approved", func(context.Context) error {
-		plan := e.Env.Get(t, harness.InstallPlans, namespace, "install-next")
-		if approved, _, _ := unstructured.NestedBool(plan.Object, "spec", "approved"); !approved {
-			return errors.New("the plan is not approved")
-		}
-		return nil
-	})
-	if writes := olmWrites(t, e, namespace, since); !slices.Equal(writes, []string{"patch installplans install-next"}) {
-		t.Errorf("the edited policy writes %q", writes)
+// lockfile plays testdata/olm/lockfile.txtar, which types the commands of docs/lockfile.md. "publish VERSION..." makes the
+// catalog offer these versions.
+func lockfile(t *testing.T, e *harness.OLMEnv) {
+	beacon := olm.Package{Name: "beacon", CSV: "beaconoperator", Versions: []string{"1.0.0"}}
+	catalog, err := e.OLM.AddCatalog(t.Context(), "beacons", beacon)
+	if err != nil {
+		t.Fatal(err)
 	}
+	if _, err := e.RunPlugin(t.Context(), "", cluster.Command{Args: []string{"opgate", "version"}}); err != nil {
+		t.Fatal(err) // it installs the plugin
+	}
+	player := &harness.LoopEnv{Env: e.Env}
+	player.Connect(t)
+	player.Poll = func(ctx context.Context, check func(context.Context) (bool, error)) error {
+		return harness.Poll(ctx, harness.SettleTimeout, check) // OLM installs
+	}
+	commands := player.Commands()
+	commands["publish"] = func(ts *testscript.TestScript, _ bool, versions []string) {
+		beacon.Versions = versions
+		ts.Check(catalog.Publish(t.Context(), beacon))
+	}
+	testscript.RunT(harness.Terse{T: t}, testscript.Params{
+		Dir:  "testdata/olm",
+		Cmds: commands,
+		Setup: func(script *testscript.Env) error {
+			script.Setenv("KUBECONFIG", e.Kubeconfig())
+			script.Setenv("PATH", filepath.Dir(harness.Opgate(t, e.Cluster))+":"+searchPath(e.Cluster))
+			return player.Setup(script)
+		},
+	})
 }
 
 // waitObserved waits until the loop has looked at a generation of a policy.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -23,8 +24,12 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// selfHeal is how often a tool compares the cluster with git.
-const selfHeal = 2 * time.Second
+const (
+	// selfHeal is how often a tool compares the cluster with git.
+	selfHeal = 2 * time.Second
+	// maxBackoff is the longest time until a tool tries again what was refused, twice as long each time. Then it begins anew.
+	maxBackoff = 8 * time.Second
+)
 
 // delivery brings what is in git to the cluster.
 type delivery interface {
@@ -69,12 +74,14 @@ func start(t *testing.T, d *tool) *tool {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for {
+		for wait := selfHeal; ; {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(selfHeal):
-				_ = d.sync(ctx) // it is tried again
+			case <-time.After(wait):
+			}
+			if wait *= 2; d.sync(ctx) == nil || wait > maxBackoff {
+				wait = selfHeal
 			}
 		}
 	}()
@@ -93,6 +100,20 @@ func (d *tool) deliver(t *testing.T, waves ...[]*unstructured.Unstructured) {
 	d.waves = waves
 	d.mu.Unlock()
 	d.env.Eventually(t, d.name+" delivers", d.sync)
+}
+
+// refused makes the waves all that is in git, and wants the tool to be refused an object, and to try again.
+func (d *tool) refused(t *testing.T, object string, waves ...[]*unstructured.Unstructured) {
+	t.Helper()
+	d.mu.Lock()
+	d.waves = waves
+	d.mu.Unlock()
+	d.env.Eventually(t, d.name+" tries again", func(context.Context) error {
+		if all := writtenBy(t, d.env, d.name, true); all[object] < 2 {
+			return fmt.Errorf("refused are %v", all)
+		}
+		return nil
+	})
 }
 
 // sync makes the cluster as git is, as far as it is let.
@@ -233,24 +254,28 @@ func contained(part, whole any) bool {
 	return true
 }
 
-// writtenBy counts the writes of a field manager that the API server took, by resource and name, dry runs aside.
-func writtenBy(t *testing.T, e *harness.OLMEnv, manager string) map[string]int {
+// writtenBy counts the writes of a field manager that the API server took, by resource and name, dry runs aside; or those
+// that were refused, dry runs included.
+func writtenBy(t *testing.T, e *harness.OLMEnv, manager string, refused bool) map[string]int {
 	t.Helper()
 	events, err := harness.ReadAudit(e.AuditLog())
 	if err != nil {
 		t.Fatal(err)
 	}
-	counts := map[string]int{}
+	found := map[string]int{}
 	for _, event := range events {
 		uri, err := url.Parse(event.RequestURI)
 		if err != nil {
 			t.Fatal(err)
 		}
 		query := uri.Query()
-		if event.Stage == "ResponseComplete" && event.Response.Code < 300 && event.ObjectRef.Subresource == "" &&
-			query.Get("fieldManager") == manager && !query.Has("dryRun") {
-			counts[event.ObjectRef.Resource+" "+event.ObjectRef.Namespace+"/"+event.ObjectRef.Name]++
+		counts := event.Response.Code < 300 && !query.Has("dryRun")
+		if refused {
+			counts = event.Response.Code == http.StatusForbidden
+		}
+		if counts && event.Stage == "ResponseComplete" && event.ObjectRef.Subresource == "" && query.Get("fieldManager") == manager {
+			found[event.ObjectRef.Resource+" "+event.ObjectRef.Namespace+"/"+event.ObjectRef.Name]++
 		}
 	}
-	return counts
+	return found
 }

@@ -32,8 +32,12 @@ func TestLoop(t *testing.T) {
 	})
 }
 
-// shared are scripts of TestReconciler: what they write needs rights that no other script uses, or an API server.
+// shared are scripts of TestReconciler: what they write needs rights that no other script uses, or an API server, or they
+// play scenarios that the gate could make another end of.
 var shared = []string{
+	"../../controller/operatorpolicy/testdata/csv-failing.txtar",
+	"../../controller/operatorpolicy/testdata/plan-shared.txtar",
+	"../../controller/operatorpolicy/testdata/plan-two-operators.txtar",
 	"../../controller/operatorpolicy/testdata/config-large.txtar", // reads a field by a patch
 	"../../controller/operatorpolicy/testdata/plan-account.txtar", // repeats a plan
 	"../../controller/operatorpolicy/testdata/plan-stale.txtar",   // deletes one

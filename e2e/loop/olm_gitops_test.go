@@ -137,6 +137,12 @@ func deliveredByGit(t *testing.T, e *harness.OLMEnv, d delivery, approval string
 			wantCondition("InstallPlanCompliant=True InstallPlanRequiresApproval", harness.Etcd4+" is not allowed"))
 	}
 
+	// Automatic in git is refused, and tried again: nothing is written.
+	if d, ok := d.(*tool); ok && approval == "Manual" {
+		d.refused(t, "subscriptions "+first.name+"/etcd", []*unstructured.Unstructured{first.namespace(), second.namespace(),
+			first.policy(harness.Etcd2), second.policy(harness.Etcd2)}, append(ring{first.name, "Automatic"}.operator(), second.operator()...))
+	}
+
 	// An edit of the policy opens it, in one ring and then in the other.
 	ends := neverHealthyBefore(t, e, first, harness.Etcd4)
 	deliver(first.policy(harness.Etcd2, harness.Etcd4), second.policy(harness.Etcd2))
@@ -162,7 +168,7 @@ func deliveredByGit(t *testing.T, e *harness.OLMEnv, d delivery, approval string
 		"subscriptions " + first.name + "/etcd": 1, "subscriptions " + second.name + "/etcd": 1,
 		"operatorgroups " + first.name + "/operators": 1, "operatorgroups " + second.name + "/operators": 1,
 	}
-	got := writtenBy(t, e, d.manager())
+	got := writtenBy(t, e, d.manager(), false)
 	for object, n := range want {
 		if got[object] != n {
 			t.Errorf("%s wrote %s %d times, want once for each edit in git: %d", d.manager(), object, got[object], n)

@@ -31,6 +31,7 @@ func TestLoopOLM(t *testing.T) {
 	addRebuilt(t, e, growing("vessel", "vesseloperator", false, "*", "impersonate"))
 	e.Together(t, map[string]func(*testing.T, *harness.OLMEnv){
 		"stories 1 to 7 as one walk": walk,
+		"a lockfile":                 lockfile,
 		"an upgrade is reviewed for what it changes": func(t *testing.T, e *harness.OLMEnv) {
 			upgradeReviewed(t, e, "vessel", "vesseloperator")
 		},

@@ -138,13 +138,17 @@ func terminal(t *testing.T, c *cluster.Cluster, commands string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "bash", "-euc", commands)
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "HOME="+c.Dir(),
-		"PATH="+filepath.Dir(c.Assets().Kubectl())+":"+filepath.Join(c.Dir(), "plugins")+":"+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "HOME="+c.Dir(), "PATH="+searchPath(c))
 	output, err := cmd.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}
 	return string(output)
+}
+
+// searchPath has kubectl with its plugin, once that was used.
+func searchPath(c *cluster.Cluster) string {
+	return filepath.Dir(c.Assets().Kubectl()) + ":" + filepath.Join(c.Dir(), "plugins") + ":" + os.Getenv("PATH")
 }
 
 // evaluated waits until the loop has acted on a policy.

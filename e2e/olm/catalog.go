@@ -98,7 +98,8 @@ func (c *catalog) add(ctx context.Context, packages []Package) error {
 		c.olm.services.add(net.JoinHostPort(c.name+"."+c.namespace+".svc", servicePort), addresses[0])
 	}
 	c.server = c.olm.add(&Server{
-		name: "catalog " + c.name,
+		name:  "catalog " + c.name,
+		write: c.write,
 		launch: func(ctx context.Context) (*cluster.Companion, error) {
 			return c.olm.cluster.StartCompanion(ctx, "opm", nil, c.olm.assets.OPM, "serve", c.dir,
 				"--port", port,

@@ -229,9 +229,6 @@ func (o *OLM) CatalogOperator() *Server { return o.operator }
 // Operators are OLM's two operators: CatalogOperator, and the one that installs.
 func (o *OLM) Operators() []*Server { return []*Server{o.operator, o.installer} }
 
-// Catalog is the catalog that Start serves.
-func (o *OLM) Catalog() *Server { return o.catalog }
-
 // add adds a server to those that Stop stops.
 func (o *OLM) add(server *Server) *Server {
 	o.mu.Lock()

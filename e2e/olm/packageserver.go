@@ -87,18 +87,6 @@ func (o *OLM) registerPackageServer(ctx context.Context, port int64) error {
 	)
 }
 
-// UnregisterPackageServer makes the API server forget that there is a package server, as before its first start.
-func (o *OLM) UnregisterPackageServer(ctx context.Context) error {
-	registration := &unstructured.Unstructured{}
-	registration.SetAPIVersion("apiregistration.k8s.io/v1")
-	registration.SetKind("APIService")
-	registration.SetName(packagesVersion + "." + packagesGroup)
-	if err := o.client.Delete(ctx, registration); err != nil {
-		return fmt.Errorf("unregister the package server: %w", err)
-	}
-	return nil
-}
-
 // waitForPackageServer waits until the API server reports that the package server is available, or that it is not.
 func (o *OLM) waitForPackageServer(ctx context.Context, available bool) error {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.OLMNamespace, Name: packagesService}}

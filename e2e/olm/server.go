@@ -20,6 +20,8 @@ type Server struct {
 	launch func(ctx context.Context) (*cluster.Companion, error)
 	// notice waits until the cluster knows whether the process answers.
 	notice func(ctx context.Context, answers bool) error
+	// write makes packages what a catalog serves from its next start on.
+	write func(packages []Package) error
 
 	mu      sync.Mutex
 	running *cluster.Companion // nil while it is stopped
@@ -50,6 +52,17 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 	fmt.Fprintf(s.log, "%s does not answer any more\n", s.name)
 	return nil
+}
+
+// Publish makes a catalog serve other packages. OLM notices that it goes and comes back.
+func (s *Server) Publish(ctx context.Context, packages ...Package) error {
+	if err := s.Stop(ctx); err != nil {
+		return err
+	}
+	if err := s.write(packages); err != nil {
+		return err
+	}
+	return s.Start(ctx)
 }
 
 // Signal sends a signal to the process, if it runs.
