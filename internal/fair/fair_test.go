@@ -94,7 +94,7 @@ var cuts = map[string]string{
 	"rules/dependency/pending.go":                     "dependencies of one Policy, for its status",
 	"rules/dependency/status.go":                      "the history of one Policy",
 	"rules/operatorpolicy/parse.go":                   "faults of one policy, for a message",
-	"rules/tally.go":                                  "examples in the status of a Constraint, beside their number",
+	"rules/cluster.go":                                "examples in the status of a Constraint, beside their number",
 	"rules/verdict/verdict.go":                        "faults of one object, for a message",
 	"controller/report/results.go":                    "results of one namespace, beside their number",
 	"admission/review.go":                             "reasons and warnings of one answer",

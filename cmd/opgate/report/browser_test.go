@@ -40,7 +40,7 @@ onload = () => {
 </script>`
 
 // TestBrowser looks at pages in Chromium, where it is installed: at 1400 and at 420 pixels nothing is wider than the page,
-// and every cell is visible. TestPage has what can be told without a browser.
+// and every cell is visible. TestPage has what can be seen without a browser.
 func TestBrowser(t *testing.T) {
 	browser := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chrome"} {
