@@ -58,7 +58,7 @@ spec:
 	}
 
 	got := adopt("-o", dir)
-	harness.WantTexts(t, got.Stderr, "writes their status, and nothing of OLM's")
+	harness.WantTexts(t, got.Stderr, "writes status, and nothing of OLM's")
 	t.Cleanup(func() {
 		// only tidies up
 		_, _ = e.Kubectl(context.WithoutCancel(t.Context()), cluster.Admin, "", "delete", "-k", dir, "--ignore-not-found")

@@ -173,13 +173,17 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 	if o.check != "" {
 		return o.compare(found, scope, stdout, stderr, now)
 	}
+	unsaid := false
 	for _, in := range found {
+		unsaid = unsaid || len(in.unsaid) > 0
 		for _, what := range in.unsaid {
 			fmt.Fprintln(stderr, "not expressed: "+text.Name(in.namespace)+": "+what)
 		}
 	}
 	files := o.render(found)
 	switch {
+	case len(files) == 0 && unsaid:
+		return self.Unusable("no policy is left to write")
 	case len(files) == 0 && scope != "":
 		return self.Unusable("no operator is installed in namespace %s; -A looks at all", text.Name(scope))
 	case len(files) == 0:

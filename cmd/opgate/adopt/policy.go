@@ -115,7 +115,7 @@ func (o *options) effect(found []*installed) string {
 	}
 	these := "applying " + text.Count(n, "policy") + " writes "
 	if o.action == actions[0] {
-		return these + "their status, and nothing of OLM's: the next upgrade is reported"
+		return these + "status, and nothing of OLM's: the next upgrade is reported"
 	}
 	what := "spec.installPlanApproval: Manual, with annotation " + metakey.RequestedApproval +
 		", of the Subscriptions that are Automatic in " + text.Names(namespaces, 5)
