@@ -140,7 +140,7 @@ func DecodeCatalogService(raw []byte) (*CatalogService, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, made := o.Labels["olm.service-spec-hash"]; !made {
+	if _, made := o.Labels[metakey.ServiceHash]; !made {
 		return nil, nil //nolint:nilnil // there is neither
 	}
 	s := &CatalogService{Service: Catalog{Namespace: o.Namespace, Name: o.Name}}

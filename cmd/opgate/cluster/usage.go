@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,8 +33,7 @@ type Usage struct {
 // Usage counts the objects of a definition in all namespaces or, where the user may not list these, in one. It reads
 // their metadata, and one page of it. The error names what may not be listed, or what does not exist.
 func (r *Reader) Usage(ctx context.Context, of v1alpha1.CRDDescription, namespace string, first int) (*Usage, error) {
-	plural, group, _ := strings.Cut(of.Name, ".")
-	resource := schema.GroupVersionResource{Group: group, Version: of.Version, Resource: plural}
+	resource := schema.ParseGroupResource(of.Name).WithVersion(of.Version)
 	definition, err := r.objects.Resource(definitions).Get(ctx, of.Name, metav1.GetOptions{})
 	switch {
 	case err == nil:
@@ -63,7 +61,7 @@ func (r *Reader) Usage(ctx context.Context, of v1alpha1.CRDDescription, namespac
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("the API server does not serve %s", text.Name(resource.GroupResource().String()))
 	case err != nil:
-		return nil, fmt.Errorf("list %s: %w", text.Name(plural), explained(err, r.config.Host))
+		return nil, fmt.Errorf("list %s: %w", text.Name(resource.Resource), explained(err, r.config.Host))
 	}
 	for i := range list.Items[:min(len(list.Items), first)] {
 		name := list.Items[i].Name
