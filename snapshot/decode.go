@@ -154,14 +154,9 @@ func decodeCSV(raw []byte) (any, error) {
 
 // keepVirtual retains what Opgate itself writes of a virtual operator.
 func keepVirtual(csv *olm.CSV, raw []byte) {
-	if !csv.IsVirtual() {
-		return
+	if csv.IsVirtual() {
+		csv.Written, _ = json.Marshal(stream.Pick(raw, virtualOperator)) // decoded JSON always encodes
 	}
-	written, err := json.Marshal(stream.Pick(raw, virtualOperator))
-	if err != nil {
-		panic(err) // built from decoded JSON
-	}
-	csv.Written = written
 }
 
 // virtualOperator are the fields that are retained of a virtual operator. Tenants may write the label, and objects as
@@ -319,12 +314,8 @@ func addingTo[T any](add func(*state.NamespaceContents, T)) func(*rules.Cluster,
 	return func(to *rules.Cluster, in string, value any) { add(to.Namespace(in), value.(T)) }
 }
 
-func decodeExtension(raw []byte) (*olm.Migrated, error) {
-	return olm.DecodeMigrated(olm.KindClusterExtension, raw)
-}
-
-func decodeObjectSet(raw []byte) (*olm.Migrated, error) {
-	return olm.DecodeMigrated(olm.KindClusterObjectSet, raw)
+func decodeMigrated(kind string) func([]byte) (any, error) {
+	return optional(func(raw []byte) (*olm.Migrated, error) { return olm.DecodeMigrated(kind, raw) })
 }
 
 // decodeCatalog decodes a CatalogSource, to which every namespace may refer. One that does not decode is not known to
@@ -350,15 +341,12 @@ func addService(to *rules.Cluster, service *olm.CatalogService) { to.Facts.AddSe
 type notUpgradeable struct{ csv, why string }
 
 // decodeOperatorCondition retains nothing of an operator that may be replaced.
-func decodeOperatorCondition(raw []byte) (any, error) {
+func decodeOperatorCondition(raw []byte) (*notUpgradeable, error) {
 	c, err := olm.DecodeOperatorCondition(raw)
-	if err != nil {
+	if err != nil || olm.NotUpgradeable(c) == "" {
 		return nil, err
 	}
-	if why := olm.NotUpgradeable(c); why != "" {
-		return &notUpgradeable{c.Name, why}, nil
-	}
-	return nil, nil
+	return &notUpgradeable{c.Name, olm.NotUpgradeable(c)}, nil
 }
 
 // salvageOperatorCondition retains one that does not decode as that of an operator that must not be replaced.

@@ -96,16 +96,16 @@ var (
 	Subscriptions = &Kind{GroupVersionKind: olm.SubscriptionGVK, Resource: "subscriptions",
 		decode: decodeSubscription, salvage: salvageSubscription,
 		add: addingTo(func(n *state.NamespaceContents, s *olm.Subscription) { n.Subscriptions = append(n.Subscriptions, s) })}
-	InstallPlans = &Kind{GroupVersionKind: olm.InstallPlanGVK, Resource: "installplans",
-		decode: decodePlan, add: addingTo(func(n *state.NamespaceContents, p *olm.InstallPlan) { n.Plans = append(n.Plans, p) })}
+	InstallPlans = &Kind{GroupVersionKind: olm.InstallPlanGVK, Resource: "installplans", decode: decodePlan,
+		add: addingTo(func(n *state.NamespaceContents, p *olm.InstallPlan) { n.Plans = append(n.Plans, p) })}
 	ClusterServiceVersions = &Kind{GroupVersionKind: olm.ClusterServiceVersionGVK, Resource: "clusterserviceversions",
 		decode: decodeCSV, salvage: salvageCSV, add: adding((*rules.Cluster).AddCSV)}
 	OperatorGroups = &Kind{GroupVersionKind: olm.OperatorGroupGVK, Resource: "operatorgroups",
 		decode: decodeOperatorGroup, salvage: salvageOperatorGroup,
 		add: addingTo(func(n *state.NamespaceContents, g *olm.OperatorGroup) { n.Groups = append(n.Groups, g) })}
 
-	OperatorConditions = &Kind{GroupVersionKind: olm.OperatorConditionGVK, Resource: "operatorconditions",
-		Optional: true, decode: decodeOperatorCondition, salvage: salvageOperatorCondition, add: addOperatorCondition}
+	OperatorConditions = &Kind{GroupVersionKind: olm.OperatorConditionGVK, Resource: "operatorconditions", Optional: true,
+		decode: optional(decodeOperatorCondition), salvage: salvageOperatorCondition, add: addOperatorCondition}
 
 	Policies = &Kind{GroupVersionKind: policyv1.GroupVersion.WithKind(policyv1.Kind), Resource: policyv1.Resource,
 		Readers: Ordering, Optional: true, decode: decodeOrdered, salvage: salvageOrdered}
@@ -134,10 +134,10 @@ var (
 	// ClusterExtensions and ClusterObjectSets of OLM v1 show which operators its migration tool has taken over.
 	ClusterExtensions = &Kind{GroupVersionKind: olm.ClusterExtensionGVK, Resource: "clusterextensions",
 		ClusterScoped: true, Optional: true,
-		Readers: Leader, skipUnchanged: true, decode: optional(decodeExtension)}
+		Readers: Leader, skipUnchanged: true, decode: decodeMigrated(olm.KindClusterExtension)}
 	ClusterObjectSets = &Kind{GroupVersionKind: olm.ClusterObjectSetGVK, Resource: "clusterobjectsets",
 		ClusterScoped: true, Optional: true,
-		Readers: Leader, skipUnchanged: true, decode: optional(decodeObjectSet)}
+		Readers: Leader, skipUnchanged: true, decode: decodeMigrated(olm.KindClusterObjectSet)}
 )
 
 var declared = [...]*Kind{OperatorPolicies, Constraints, Namespaces, Subscriptions, InstallPlans,

@@ -81,8 +81,7 @@ func planFields(ours *olm.InstallPlan, own *operatorsv1alpha1.InstallPlan) (got,
 		r := s.Resource
 		manifest, _ := r.Manifest.JSON()
 		steps = append(steps, []any{s.Resolving, s.Status, s.Optional, r.Group, r.Version, r.Kind, r.Name,
-			r.CatalogName,
-			r.CatalogNamespace, string(manifest)})
+			r.CatalogName, r.CatalogNamespace, string(manifest)})
 	}
 	got["steps"] = steps
 	want = fields{

@@ -76,7 +76,7 @@ type Fault struct {
 	Path string
 	// Value is the offending value, truncated; it may be empty.
 	Value string
-	// Message is what is wrong and what would be accepted.
+	// Message states what is wrong and what would be accepted.
 	Message string
 }
 
