@@ -101,7 +101,7 @@ func (w *walk) checkGroup(ctx context.Context, o *observed, owner string) error 
 }
 
 // checkLink wants a Subscription that was created again beside its operator to be linked with that, by an enforced policy
-// of any type that does not forbid the version, and a user to be told how elsewhere.
+// of any type that does not forbid the version, and opgate why to name the command elsewhere.
 func (w *walk) checkLink(ctx context.Context, o *observed, expected expectation) error {
 	i := slices.IndexFunc(o.subs, func(s unstructured.Unstructured) bool {
 		name, _, _ := unstructured.NestedString(s.Object, "spec", "name")

@@ -52,7 +52,7 @@ func (s state) after(a action) state {
 		}
 	case remove:
 		delete(next, a.key())
-	case patch: // a write of the stored value cannot be told from any other
+	case patch: // a write of the stored value looks like any other
 		if f := maps.Clone(next[a.key()]); f != nil && a.fields["stored"] != a.fields["installPlanApproval"] {
 			f["installPlanApproval"] = a.fields["installPlanApproval"]
 			delete(f, "requested")

@@ -12,7 +12,7 @@ import (
 )
 
 // TestBrowser looks at pages in Chromium, where it is installed: at 1400 and at 420 pixels nothing is wider than the page,
-// and every cell is visible. Names are as long as they may be. TestPage has what can be told without a browser.
+// and every cell is visible. Names are as long as they may be. TestPage needs no browser.
 func TestBrowser(t *testing.T) {
 	browser, err := exec.LookPath("chromium")
 	if err != nil {
