@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,12 +12,14 @@ import (
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/internal/metakey"
 )
 
 // Verbs of actions.
 const (
 	apply   = "apply"
 	remove  = "delete"
+	patch   = "patch"   // installPlanApproval of a Subscription alone
 	approve = "approve" // the plan that waits, as an admin
 	restart = "restart" // olm or opgate
 	await   = "wait"    // until the invariants are met
@@ -83,7 +86,7 @@ func parse(script string) ([]action, error) {
 		}
 		a := action{verb: words[0]}
 		switch a.verb {
-		case apply, remove:
+		case apply, remove, patch:
 			if len(words) < 3 || kinds[words[1]] == "" {
 				return nil, fmt.Errorf("%q names no object", strings.TrimSpace(line))
 			}
@@ -160,11 +163,15 @@ spec:
 	case subscription:
 		spec := map[string]any{"name": packageName, "source": catalogName, "sourceNamespace": first}
 		copyFields(spec, a.fields, "channel", "startingCSV", "installPlanApproval")
-		return []*unstructured.Unstructured{harness.WithField(harness.Object(`
+		u := harness.WithField(harness.Object(`
 apiVersion: operators.coreos.com/v1alpha1
 kind: Subscription
 metadata: {name: %s, namespace: %s}
-`, a.name, first), spec, "spec")}
+`, a.name, first), spec, "spec")
+		if requested := a.fields["requested"]; requested != "" {
+			u.SetAnnotations(map[string]string{metakey.RequestedApproval: requested})
+		}
+		return []*unstructured.Unstructured{u}
 	case operatorGroup:
 		return []*unstructured.Unstructured{harness.Object(`
 apiVersion: operators.coreos.com/v1
@@ -207,7 +214,7 @@ spec:
   complianceType: %[3]s
   subscription: {name: %[4]s, namespace: %[5]s, source: %[6]s, sourceNamespace: %[5]s}
   upgradeApproval: Automatic
-`, name, cluster.PolicyNamespace, f["complianceType"], packageName, namespace, catalogName)
+`, name, cluster.PolicyNamespace, f["complianceType"], cmp.Or(f["package"], packageName), namespace, catalogName)
 	spec := u.Object["spec"].(map[string]any)
 	copyFields(spec["subscription"].(map[string]any), f, "channel", "startingCSV")
 	copyFields(spec, f, "remediationAction", "upgradeApproval")
@@ -219,8 +226,9 @@ spec:
 		spec["versions"] = all
 	}
 	if f["complianceType"] == musthave {
-		spec["operatorGroup"] = map[string]any{"name": "team", "namespace": namespace,
-			"targetNamespaces": []any{namespace}}
+		group := map[string]any{"name": groupName, "namespace": namespace, "targetNamespaces": []any{namespace}}
+		copyFields(group, f, "upgradeStrategy")
+		spec["operatorGroup"] = group
 	}
 	return u
 }

@@ -31,7 +31,7 @@ type observed struct {
 	subs  []unstructured.Unstructured
 	// plans are those that wait for approval, installing those that were approved and have not ended.
 	plans, installing []unstructured.Unstructured
-	// status are the policies of the namespace, with what they report.
+	// status are the policies of the namespace about the package, with what they report.
 	status []*policyv1beta2.OperatorPolicy
 }
 
@@ -51,11 +51,15 @@ func (w *walk) check(ctx context.Context) error {
 		if o.orphan() && len(w.state.enforced(o.second)) == 0 {
 			expected = expectation{csv: o.installed, unknown: "OLM does not take over what no Subscription refers to"}
 		}
+		if w.unsure(w.state[subscription+"/"+packageName]) {
+			expected.unknown = "its user wrote Automatic where a policy had made it so"
+		}
 		if expected.unknown == "" && o.installed != expected.csv {
 			errs = append(errs, fmt.Errorf("%s has %q installed, want %q\n%s", namespace, o.installed, expected.csv, o))
 			continue
 		}
-		if err := errors.Join(w.checkStatus(o, expected), w.checkAnswers(ctx, o)); err != nil {
+		if err := errors.Join(w.checkStatus(o, expected), w.checkAnswers(ctx, o), w.checkGroup(ctx, o, w.owners[i]),
+			w.checkLink(ctx, o, expected)); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w\n%s", namespace, err, o))
 		}
 	}
@@ -71,6 +75,56 @@ func (o *observed) orphan() bool {
 		name, _, _ := unstructured.NestedString(s.Object, "status", "installedCSV")
 		return name == o.installed
 	})
+}
+
+// unsure reports whether the model does not know what a Subscription asks for: Automatic, written where a policy had made
+// it Automatic, changes nothing that the gate could see.
+func (w *walk) unsure(user fields) bool {
+	return user != nil && w.adopted && w.askedManual && user.wish() != "Manual"
+}
+
+// checkGroup wants an OperatorGroup to be what the policy that owns it sets, whatever others ask for.
+func (w *walk) checkGroup(ctx context.Context, o *observed, owner string) error {
+	want := w.state[operatorPolicy+"/"+owner]["upgradeStrategy"]
+	if want == "" {
+		return nil
+	}
+	group, err := w.Clients[cluster.Admin].Resource(harness.OperatorGroups).Namespace(o.name).
+		Get(ctx, groupName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if got, _, _ := unstructured.NestedString(group.Object, "spec", "upgradeStrategy"); got != want {
+		return fmt.Errorf("OperatorGroup %s has upgradeStrategy %q, want %q of policy %s", groupName, got, want, owner)
+	}
+	return nil
+}
+
+// checkLink wants a Subscription that was created again beside its operator to be linked with that, by an enforced policy
+// of any type that does not forbid the version, and opgate why to name the command elsewhere.
+func (w *walk) checkLink(ctx context.Context, o *observed, expected expectation) error {
+	i := slices.IndexFunc(o.subs, func(s unstructured.Unstructured) bool {
+		name, _, _ := unstructured.NestedString(s.Object, "spec", "name")
+		return name == packageName
+	})
+	groups, err := w.Names(ctx, harness.OperatorGroups, o.name)
+	policies := w.state.enforced(o.second)
+	switch {
+	case err != nil || !o.orphan() || i < 0 || len(groups) != 1 || w.state[catalogSource+"/"+catalogName] == nil ||
+		len(w.state.all(policy)) > 0:
+		return err
+	case len(policies) == 0:
+		why, err := w.RunPlugin(ctx, "", cluster.Command{
+			Args: []string{"opgate", "why", "subscription", o.name + "/" + o.subs[i].GetName()}})
+		if err == nil && !strings.Contains(why.Stdout, "--subresource=status") {
+			err = fmt.Errorf("nothing refers to %s: opgate why does not tell how to repair that: %s%s", o.installed, why.Stdout,
+				why.Stderr)
+		}
+		return err
+	case len(policies) == 1 && expected.unknown == "" && w.state.forbidden(o.installed, o.second) == "":
+		return fmt.Errorf("Subscription %s is not linked with %s", o.subs[i].GetName(), o.installed)
+	}
+	return nil
 }
 
 // observe reads a namespace.
@@ -114,7 +168,9 @@ func (w *walk) observe(ctx context.Context, namespace string, second bool) (*obs
 		if op.Status.ObservedGeneration != op.Generation {
 			return nil, fmt.Errorf("policy %s was not evaluated yet", u.GetName())
 		}
-		o.status = append(o.status, op)
+		if f["package"] == "" {
+			o.status = append(o.status, op)
+		}
 	}
 	return o, nil
 }
@@ -354,16 +410,17 @@ func (w *walk) checkEnd(ctx context.Context) error {
 		return err
 	}
 	for _, name := range []string{"installPlanApproval", "channel", "startingCSV"} {
-		if name == "installPlanApproval" && w.adopted && w.askedManual && wrote[name] != "Manual" {
-			continue // Automatic, written where a policy had made it Automatic, changes nothing that the gate could see
+		want := wrote[name]
+		if name == "installPlanApproval" {
+			want = wrote.wish()
 		}
 		got, _, _ := unstructured.NestedString(s.Object, "spec", name)
-		if got != wrote[name] && (name == "installPlanApproval" || !w.adopted) {
-			return fmt.Errorf("the Subscription has %s %q, its user wrote %q", name, got, wrote[name])
+		if got != want && (name == "installPlanApproval" && !w.unsure(wrote) || !w.adopted) {
+			return fmt.Errorf("the Subscription has %s %q, its user wrote %q", name, got, want)
 		}
 	}
 	for name := range s.GetAnnotations() {
-		if strings.HasPrefix(name, "opgate.io/requested") {
+		if strings.HasPrefix(name, "opgate.io/requested") && wrote["requested"] == "" {
 			return fmt.Errorf("the Subscription still has annotation %s", name)
 		}
 	}

@@ -25,12 +25,10 @@ import (
 const usualSeed = 7
 
 var (
-	walks   = flag.Int("walks", 1, "number of walks")
-	seed    = flag.Uint64("seed", usualSeed, "seed of the first walk, each later one has the next")
-	length  = flag.Int("actions", 15, "number of actions of a walk")
-	shrinks = flag.Int("shrink", 0, "replay a walk that fails at most so many times, to find the shortest sequence")
-	limit   = flag.Duration("deadline", time.Minute, "time to meet the invariants, on a machine of usual speed")
-	keep    = flag.String("keep", "", "directory for scripts of walks that fail")
+	walks  = flag.Int("walks", 1, "number of walks")
+	seed   = flag.Uint64("seed", usualSeed, "seed of the first walk, each later one has the next")
+	length = flag.Int("actions", 15, "number of actions of a walk")
+	limit  = flag.Duration("deadline", time.Minute, "time to meet the invariants, on a machine of usual speed")
 )
 
 // TestExplore plays walks that seeds choose and, without other seeds, a script of testdata; with -long all of them. Its
@@ -59,31 +57,12 @@ func TestExplore(t *testing.T) {
 	harness.Together(t, tests)
 }
 
-// explore plays the walk of a seed, and shrinks it if it fails.
+// explore plays the walk of a seed.
 func (x *explorer) explore(t *testing.T, seed uint64) {
 	script := generate(seed, *length)
-	err := x.play(t.Context(), script, t.Logf)
-	if err == nil {
-		return
-	}
-	t.Errorf("%v\nreplay it with: go test ./explore -run '^TestExplore$' -args -walks=1 -seed=%d -actions=%d",
-		err, seed, *length)
-	if *shrinks > 0 {
-		script = shrink(script, *shrinks, func(shorter []action) bool {
-			again := x.play(t.Context(), shorter, func(string, ...any) {})
-			if again != nil {
-				err = again
-			}
-			return again != nil
-		})
-	}
-	t.Errorf("the script is\n%s", format(script))
-	if *keep != "" {
-		name := filepath.Join(*keep, fmt.Sprintf("seed-%d.txt", seed))
-		comment := "# " + strings.ReplaceAll(err.Error(), "\n", "\n# ") + "\n"
-		if err := os.WriteFile(name, []byte(comment+format(script)), 0o600); err != nil {
-			t.Error(err)
-		}
+	if err := x.play(t.Context(), script, t.Logf); err != nil {
+		t.Errorf("%v\nreplay it with: go test ./explore -run '^TestExplore$' -args -walks=1 -seed=%d -actions=%d\n%s",
+			err, seed, *length, format(script))
 	}
 }
 
@@ -111,7 +90,7 @@ func start(t *testing.T) *explorer {
 		t.Fatal(err)
 	}
 	if x.OLM, err = olm.Start(t.Context(), x.Cluster,
-		olm.Options{Packages: []olm.Package{graph}, Log: os.Stderr}); err != nil {
+		olm.Options{Packages: []olm.Package{graph, other}, Log: os.Stderr}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+
+	"github.com/opgate/opgate/e2e/olm"
 )
 
 // generate returns the script of a seed: so many actions, of those that make sense after the ones before if these were
@@ -56,7 +58,7 @@ func (g *generator) next() action {
 	case n < 58:
 		return g.subscription()
 	case n < 66 && len(g.state.all(operatorGroup)) == 0:
-		return action{verb: apply, kind: operatorGroup, name: "team"}
+		return action{verb: apply, kind: operatorGroup, name: groupName}
 	case n < 72:
 		return action{verb: approve}
 	case n < 78:
@@ -97,7 +99,10 @@ func (g *generator) names(kind string) []string {
 
 // policy creates an OperatorPolicy, or changes one field of one that exists. A second one is rare.
 func (g *generator) policy() action {
-	names := g.names(operatorPolicy)
+	if g.often(15) {
+		return g.neighbour()
+	}
+	names := slices.DeleteFunc(g.names(operatorPolicy), func(n string) bool { return n == neighbour })
 	if len(names) == 0 || len(names) == 1 && g.often(10) {
 		name := pick(g, slices.DeleteFunc([]string{"a", "b"},
 			func(n string) bool { return slices.Contains(names, n) })...)
@@ -108,13 +113,32 @@ func (g *generator) policy() action {
 	for {
 		f, fresh := maps.Clone(before), g.policyFields()
 		field := pick(g, "complianceType", "versions", "versions", "channel", "startingCSV", "upgradeApproval",
-			"remediationAction", "namespace")
+			"remediationAction", "namespace", "upgradeStrategy")
 		if delete(f, field); fresh[field] != "" {
 			f[field] = fresh[field]
 		}
 		if !maps.Equal(f, before) {
 			return action{verb: apply, kind: operatorPolicy, name: name, fields: f}
 		}
+	}
+}
+
+// neighbour is the policy of another package, which names the same OperatorGroup.
+const neighbour = "neighbour"
+
+func (g *generator) neighbour() action {
+	f := fields{"complianceType": musthave, "package": other.Name, "channel": olm.Channel}
+	g.group(f)
+	return action{verb: apply, kind: operatorPolicy, name: neighbour, fields: f}
+}
+
+// group chooses the namespace of a policy, and what it sets of the OperatorGroup.
+func (g *generator) group(f fields) {
+	if g.often(20) {
+		f["namespace"] = "second"
+	}
+	if g.often(50) {
+		f["upgradeStrategy"] = pick(g, "Default", "TechPreviewUnsafeFailForward")
 	}
 }
 
@@ -132,9 +156,7 @@ func (g *generator) policyFields() fields {
 	if g.often(12) {
 		f["remediationAction"] = "inform"
 	}
-	if g.often(20) {
-		f["namespace"] = "second"
-	}
+	g.group(f)
 	return f
 }
 
@@ -156,8 +178,18 @@ func (g *generator) versions() string {
 
 func (g *generator) subscription() action {
 	f := fields{"channel": g.channel(), "installPlanApproval": pick(g, "Automatic", "Automatic", "Manual")}
+	if g.state[subscription+"/"+packageName] != nil && g.often(30) {
+		f = fields{"installPlanApproval": f["installPlanApproval"]}
+		return action{verb: patch, kind: subscription, name: packageName, fields: f}
+	}
 	if g.often(30) {
 		f["startingCSV"] = csvPrefix + pick(g, graph.Channels[f["channel"]]...)
+	}
+	if g.often(20) {
+		f["installPlanApproval"], f["requested"] = "Manual", "Manual"
+		if len(g.state.all(constraint)) > 0 { // else it is made Automatic, perhaps while OLM makes a plan that is Manual
+			f["requested"] = pick(g, "Automatic", "Manual")
+		}
 	}
 	return action{verb: apply, kind: subscription, name: packageName, fields: f}
 }

@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,9 +21,14 @@ const (
 	catalogName = "explored-catalog"
 	packageName = "alpha"
 	csvPrefix   = packageName + ".v"
+	// groupName is the OperatorGroup that all policies with musthave name.
+	groupName = "team"
 )
 
-// graph is the only package: the entries of its channels, oldest first, each of which replaces the one before.
+// other is a package whose policy shares the OperatorGroup, and which no policy restricts.
+var other = olm.Package{Name: "beta", CSV: "beta", Versions: []string{"1.0.0"}}
+
+// graph is the package that walks are about: the entries of its channels, oldest first, each of which replaces the one before.
 var graph = olm.Package{
 	Name: packageName, CSV: packageName, Versions: []string{"1.0.0", "1.1.0", "1.2.0", "2.0.0"},
 	Channels: map[string][]string{
@@ -46,9 +52,18 @@ func (s state) after(a action) state {
 		}
 	case remove:
 		delete(next, a.key())
+	case patch: // a write of the stored value looks like any other
+		if f := maps.Clone(next[a.key()]); f != nil && a.fields["stored"] != a.fields["installPlanApproval"] {
+			f["installPlanApproval"] = a.fields["installPlanApproval"]
+			delete(f, "requested")
+			next[a.key()] = f
+		}
 	}
 	return next
 }
+
+// wish returns what a Subscription asks for: the annotation counts before the value of the same write.
+func (f fields) wish() string { return cmp.Or(f["requested"], f["installPlanApproval"]) }
 
 // all returns the objects of a kind in the order of their names.
 func (s state) all(kind string) []fields {
@@ -61,12 +76,27 @@ func (s state) all(kind string) []fields {
 	return found
 }
 
-// enforced returns the policies of the first namespace, or of the second, that do more than inform. Those of Policies
-// count as well.
+// enforced returns the policies about the package in the first namespace, or in the second, that do more than inform.
+// Those of Policies count as well.
 func (s state) enforced(second bool) []fields {
 	return slices.DeleteFunc(append(s.all(operatorPolicy), s.all(policy)...), func(f fields) bool {
-		return f["remediationAction"] == "inform" || (f["namespace"] == "second") != second
+		return f["remediationAction"] == "inform" || (f["namespace"] == "second") != second || f["package"] != ""
 	})
+}
+
+// installing returns the names of the OperatorPolicies of a namespace that write its OperatorGroup, and how many there are
+// in all.
+func (s state) installing(second bool) (names []string, all int) {
+	for _, key := range slices.Sorted(maps.Keys(s)) {
+		f, name := s[key], strings.TrimPrefix(key, operatorPolicy+"/")
+		if name == key || (f["namespace"] == "second") != second {
+			continue
+		}
+		if all++; f["complianceType"] == musthave && f["remediationAction"] != "inform" {
+			names = append(names, name)
+		}
+	}
+	return names, all
 }
 
 // forbidden returns what forbids a version, "" if nothing does.
@@ -117,8 +147,8 @@ func (s state) expect(installed string, second bool) expectation {
 	user, asked := s[subscription+"/"+packageName]
 	asked = asked && !second
 	groups := len(s.all(operatorGroup))
-	if second {
-		groups = 0
+	if names, _ := s.installing(second); second || groups == 0 {
+		groups = min(1, len(names)) // a policy creates it
 	}
 	switch {
 	case len(policies) > 1:
@@ -133,7 +163,7 @@ func (s state) expect(installed string, second bool) expectation {
 	case s[catalogSource+"/"+catalogName] == nil:
 		return expectation{csv: installed, why: catalogName}
 	}
-	channel, starting, upgrades := user["channel"], user["startingCSV"], user["installPlanApproval"] != "Manual"
+	channel, starting, upgrades := user["channel"], user["startingCSV"], user.wish() != "Manual"
 	first := upgrades
 	if len(policies) == 1 && policies[0]["complianceType"] == musthave {
 		p := policies[0]
@@ -146,9 +176,6 @@ func (s state) expect(installed string, second bool) expectation {
 		starting, first, upgrades = p["startingCSV"], true, p["upgradeApproval"] != "None"
 		if starting == "" && !asked {
 			starting = newest(entries(channel), func(csv string) bool { return s.forbidden(csv, second) == "" })
-		}
-		if groups == 0 {
-			groups = 1 // the policy creates it
 		}
 		asked = true
 	} else if len(policies) == 1 && policies[0]["complianceType"] == mayhave {

@@ -1,8 +1,6 @@
 package explore
 
 import (
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/opgate/opgate/e2e/harness"
@@ -59,6 +57,10 @@ func TestExpect(t *testing.T) {
 				"apply subscription alpha channel=stable installPlanApproval=Automatic startingCSV=alpha.v1.0.0\n" +
 				"apply operatorpolicy a complianceType=mayhave channel=stable versions=alpha.v1.0.0,alpha.v1.1.0",
 			want: expectation{csv: v11, why: v12},
+		},
+		"the annotation counts before the value of the same write": {
+			script: catalog + group + "apply subscription alpha channel=old installPlanApproval=Manual requested=Automatic",
+			want:   expectation{csv: v11},
 		},
 		"a version is removed": {
 			script:    catalog + "apply operatorpolicy a complianceType=mustnothave versions=alpha.v1.0.0",
@@ -118,22 +120,6 @@ func TestScripts(t *testing.T) {
 			t.Errorf("%s is accepted", script)
 		} else {
 			harness.WantTexts(t, err.Error(), want)
-		}
-	}
-}
-
-// TestShrink finds the two actions of a walk that fail together.
-func TestShrink(t *testing.T) {
-	t.Parallel()
-	for seed := range uint64(20) {
-		script := slices.DeleteFunc(generate(seed, 25), func(a action) bool { return a.verb == restart })
-		script[3], script[len(script)-2] = action{verb: restart, kind: "olm"}, action{verb: restart, kind: "opgate"}
-		got := shrink(script, 100, func(shorter []action) bool {
-			_, after, found := strings.Cut(format(shorter), "restart olm")
-			return found && strings.Contains(after, "restart opgate")
-		})
-		if format(got) != "restart olm\nrestart opgate\n" {
-			t.Errorf("seed %d: got\n%s", seed, format(got))
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -11,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/opgate/opgate/e2e/cluster"
@@ -50,6 +53,8 @@ type walk struct {
 	removing, adopted bool
 	// askedManual is whether the user's Subscription has ever asked for Manual.
 	askedManual bool
+	// owners are the policies that own the OperatorGroups of the namespaces, as far as the model knows.
+	owners [2]string
 
 	mu         sync.Mutex
 	history    []moment
@@ -110,6 +115,7 @@ func (w *walk) take(ctx context.Context, a action) error {
 		return w.restart(ctx, a.kind)
 	}
 	if a.verb == await {
+		defer w.own()
 		return w.await(ctx, w.check)
 	}
 	w.explorer.mu.RLock()
@@ -117,9 +123,17 @@ func (w *walk) take(ctx context.Context, a action) error {
 	if a.verb == approve {
 		return w.approve(ctx)
 	}
+	var err error
+	if a.verb == patch {
+		if a, err = w.patch(ctx, a); err != nil {
+			return err
+		}
+	}
 	next := w.state.after(a)
 	w.record(next)
-	err := w.write(ctx, a)
+	if a.verb != patch {
+		err = w.write(ctx, a)
+	}
 	switch {
 	case err == nil:
 		w.state = next
@@ -135,9 +149,49 @@ func (w *walk) take(ctx context.Context, a action) error {
 		w.adopted = w.adopted || f["complianceType"] == musthave
 	}
 	if a.kind == subscription {
-		w.askedManual = a.verb != remove && (w.askedManual || a.fields["installPlanApproval"] == "Manual")
+		w.askedManual = a.verb != remove && (w.askedManual || w.state[a.key()].wish() == "Manual")
+	}
+	for i, owner := range w.owners {
+		names, _ := w.state.installing(i == 1)
+		if !slices.Contains(names, owner) || i == 0 && a.verb == remove && a.kind == operatorGroup {
+			w.owners[i] = ""
+		}
 	}
 	return w.violation()
+}
+
+// patch patches a Subscription as the tenant. It returns the action with the value that was stored, by which alone the
+// gate can tell what the user wants.
+func (w *walk) patch(ctx context.Context, a action) (action, error) {
+	a.fields = maps.Clone(a.fields)
+	client := w.Clients[cluster.Tenant].Of(harness.Named("Subscription", w.namespaces[0], a.name))
+	for {
+		live, err := client.Get(ctx, a.name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return a, nil
+		}
+		if err != nil {
+			return a, err
+		}
+		a.fields["stored"], _, _ = unstructured.NestedString(live.Object, "spec", "installPlanApproval")
+		body := fmt.Sprintf(`{"metadata":{"resourceVersion":%q},"spec":{"installPlanApproval":%q}}`,
+			live.GetResourceVersion(), a.fields["installPlanApproval"])
+		_, err = client.Patch(ctx, a.name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
+		if !apierrors.IsConflict(err) {
+			return a, err
+		}
+	}
+}
+
+// own notes the owners of OperatorGroups, now that the invariants are met: a policy that is the only one of a namespace,
+// where no user wrote the group. Later ones do not change what it is.
+func (w *walk) own() {
+	for i := range w.owners {
+		names, all := w.state.installing(i == 1)
+		if len(names) == 1 && all == 1 && len(w.state.all(policy)) == 0 && (i == 1 || len(w.state.all(operatorGroup)) == 0) {
+			w.owners[i] = names[0]
+		}
+	}
 }
 
 // write writes or deletes the objects of an action, as their users: teams own Subscriptions, admins the rest.

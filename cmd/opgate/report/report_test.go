@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -81,19 +80,5 @@ func TestPage(t *testing.T) {
 	}
 	if s := hostile.String(); strings.Contains(s, "<script") || strings.Contains(s, "\u202e") {
 		t.Errorf("what tenants wrote is not escaped:\n%s", s)
-	}
-	open := regexp.MustCompile(`<(/?)(table|thead|tbody|tr|th|td|b|small|code|p|h1|body|head|html|style|title)\b`)
-	depth := map[string]int{}
-	for _, tag := range open.FindAllStringSubmatch(page, -1) {
-		if tag[1] == "" {
-			depth[tag[2]]++
-		} else {
-			depth[tag[2]]--
-		}
-	}
-	for tag, n := range depth {
-		if n != 0 {
-			t.Errorf("%d elements %s are not closed", n, tag)
-		}
 	}
 }
