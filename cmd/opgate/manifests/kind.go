@@ -190,13 +190,9 @@ func Decode(stored schema.GroupVersionKind, raw []byte) (*Object, error) {
 
 // nameOf returns the name of any object.
 func nameOf(raw []byte) string {
-	var object struct {
-		Metadata olm.ObjectMeta `json:"metadata"`
-	}
-	if kjson.UnmarshalCaseSensitivePreserveInts(raw, &object) != nil {
-		return ""
-	}
-	return object.Metadata.Name
+	var o Object
+	readMetadata(raw, &o)
+	return o.Name
 }
 
 func notASCII(s string) bool { return strings.ContainsFunc(s, func(r rune) bool { return r > '~' }) }

@@ -150,21 +150,15 @@ func archive(
 	made := &txtar.Archive{Comment: fmt.Appendf(nil,
 		"The approval of InstallPlan %s, as it waited.\n\nrules:\nuser:  tenant\ndo:    approve installplan %[1]s\nnow:   %s\n",
 		plan, now.UTC().Format(time.RFC3339))}
-	inNamespace := func(u *unstructured.Unstructured) bool {
-		switch u.GetKind() {
-		case snapshot.Namespaces.Kind:
-			return u.GetName() == plan.Namespace
-		case olm.KindInstallPlan:
-			return u.GetNamespace() == plan.Namespace && u.GetName() == plan.Name
-		}
-		return u.GetNamespace() == plan.Namespace
+	noOtherPlan := func(u *unstructured.Unstructured) bool { // what is read is of its namespace
+		return u.GetKind() != olm.KindInstallPlan || u.GetName() == plan.Name
 	}
 	for _, f := range []struct {
 		name  string
 		kinds []*snapshot.Kind
 		keep  func(*unstructured.Unstructured) bool
 	}{
-		{"cluster.yaml", recorded, inNamespace},
+		{"cluster.yaml", recorded, noOtherPlan},
 		{"policies.yaml", []*snapshot.Kind{snapshot.OperatorPolicies}, governing},
 		{"constraints.yaml", []*snapshot.Kind{snapshot.Constraints}, func(*unstructured.Unstructured) bool { return true }},
 	} {
