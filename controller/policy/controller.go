@@ -35,6 +35,7 @@ const (
 
 type (
 	storedPolicy = snapshot.Policy
+	storedSet    = snapshot.PolicySet
 
 	// work is one item of the queue.
 	work struct {

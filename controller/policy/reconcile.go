@@ -22,6 +22,7 @@ type reconciler struct {
 	*Controller
 	watches *watches.Watches
 	state   state
+	budget  dependency.Budget
 	// objects writes the objects of templates, writer all others.
 	objects dynamic.Interface
 	writer  apply.Writer
@@ -36,6 +37,7 @@ func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 	stored := current.Policy(w.NamespacedName)
 	if stored == nil {
 		r.watches.Set(w.NamespacedName, nil)
+		r.enqueue(policy, r.budget.Set(dependency.Waiter{NamespacedName: w.NamespacedName})...)
 		r.state.Delete(w.NamespacedName)
 		return reconcile.Result{}, nil
 	}
@@ -89,11 +91,11 @@ func (rec *reconciliation) reconcile(ctx context.Context) error {
 		return rec.finish(ctx)
 	}
 	if rec.excluded(rec.key.Namespace) {
-		rec.watches.Set(rec.key, nil)
+		rec.follow(nil)
 		return rec.status(ctx, nil)
 	}
 	rec.verify()
-	rec.watches.Set(rec.key, rec.targets())
+	rec.follow(rec.targets())
 	var outcomes []dependency.TemplateOutcome
 	var errs []error
 	if !rec.read.Disabled {
@@ -169,6 +171,19 @@ func (rec *reconciliation) targets() []watches.Target {
 	return slices.Collect(maps.Keys(targets))
 }
 
+// follow watches those targets that are within the budget, and enqueues the Policies whose share changes.
+func (rec *reconciliation) follow(targets []watches.Target) {
+	waiter := dependency.Waiter{NamespacedName: rec.key, Created: rec.stored.CreationTimestamp.Time}
+	for _, t := range targets {
+		if !t.Template {
+			waiter.Objects = append(waiter.Objects, t.Ref)
+		}
+	}
+	rec.enqueue(policy, rec.budget.Set(waiter)...)
+	rec.watches.Set(rec.key, slices.DeleteFunc(targets,
+		func(t watches.Target) bool { return !t.Template && rec.budget.Beyond(rec.key, t.Ref) }))
+}
+
 func target(d dependency.Dependency) watches.Target {
 	return watches.Target{Ref: d.Ref, Version: d.Version}
 }
@@ -194,8 +209,8 @@ func (rec *reconciliation) observe(d dependency.Dependency) dependency.Observed 
 
 // observeNow reads Policies and PolicySets from the store, all other objects from the watches.
 func (rec *reconciliation) observeNow(d dependency.Dependency) dependency.Observed {
-	if rec.watches.Beyond(rec.key, target(d)) {
-		return dependency.Observed{Reason: dependency.TooMany, Detail: watches.TooMany}
+	if rec.budget.Beyond(rec.key, d.Ref) {
+		return dependency.Observed{Reason: dependency.TooMany, Detail: dependency.TooManyText()}
 	}
 	observed := rec.watches.Observe(target(d))
 	if observed.Reason == dependency.NoKind {
@@ -256,7 +271,7 @@ func (rec *reconciliation) prune(ctx context.Context) error {
 // Namespaced objects are garbage collected, since the Policy owns them.
 func (rec *reconciliation) finish(ctx context.Context) error {
 	rec.verify()
-	rec.watches.Set(rec.key, rec.targets())
+	rec.follow(rec.targets())
 	if !slices.Contains(rec.stored.Finalizers, dependency.Finalizer) {
 		return nil
 	}

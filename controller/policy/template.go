@@ -136,8 +136,9 @@ func (rec *reconciliation) find(
 	if live == nil && m.contested {
 		target := watches.Target{Ref: ref, Version: in.Template.Version}
 		switch observed := rec.watches.Observe(target); {
-		case rec.watches.Beyond(rec.key, target):
-			in.WriteFault = fmt.Sprintf("%s exists already, and whose it is cannot be read: %s", ref, watches.TooMany)
+		case rec.budget.Beyond(rec.key, ref):
+			in.WriteFault = fmt.Sprintf("%s exists already, and whose it is cannot be read: %s", ref,
+				dependency.TooManyText())
 		case observed.Found():
 			live = rec.watches.Object(target)
 		case observed.Reason == dependency.NotRead && rec.withinGrace():
@@ -257,7 +258,7 @@ func (rec *reconciliation) attempt(
 		return writeResult{outdated: true}
 	case contested:
 		m.contested = true
-		rec.watches.Set(rec.key, rec.targets())
+		rec.follow(rec.targets())
 		rec.again(retryDelay) // the object with that name may be deleted before the watch starts
 		return writeResult{outdated: true}
 	case refused, denied, failed:

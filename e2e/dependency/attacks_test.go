@@ -76,7 +76,7 @@ func greedy(namespace, name, template string, on func(i int) policyv1.PolicyDepe
 // TestA2WatchBudget has a tenant store five Policies that wait for thousands of objects (threat O23): of templates that
 // nothing can be made of, of one kind in one namespace, and of a kind in hundreds of namespaces. They cost little
 // memory, the Policies of others go on, and Opgate starts with them as it does without. It runs with make test-long:
-// TestA2Limits has the limits.
+// TestA2Budget has the limits.
 func TestA2WatchBudget(t *testing.T) {
 	t.Parallel()
 	const (

@@ -2,7 +2,7 @@
 //
 // All dependencies of a kind in a namespace share one informer, however many Policies. Other objects that it reads are
 // not stored. It is stopped when nothing depends on the kind there; one with more names replaces it once it has read
-// them. The number of these informers is limited. Objects made of templates are covered by one
+// them. Package rules/dependency (Budget) limits the number of informers. Objects made of templates are covered by one
 // informer per kind, selected by their label. Kinds come from the CustomResourceDefinitions in the snapshot, so that a
 // kind that is added, changed or deleted is noticed. No watch depends on another: a kind that is missing or forbidden
 // reports so and blocks no other kind. Only forbidden watches are retried, with exponential backoff.
@@ -11,7 +11,6 @@ package watches
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -27,17 +26,6 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/snapshot"
 )
-
-// The limits of the watches on dependencies, so that authors of Policies cannot exhaust the memory: those that the
-// Policies of a namespace need, and all. One takes about 60 KiB.
-const (
-	maxNamespaceWatches = 40
-	maxWatches          = 400
-)
-
-// TooMany is the message for a dependency beyond the limits.
-var TooMany = fmt.Sprintf("too many objects are waited for: the Policies of a namespace may wait for objects of %d kinds and namespaces, "+
-	"and all Policies together of %d", maxNamespaceWatches, maxWatches)
 
 // Options configure Watches.
 type Options struct {
@@ -67,8 +55,6 @@ type Watches struct {
 	// owners has the targets of each owner, dependents the owners that depend on an object.
 	owners     map[types.NamespacedName][]Target
 	dependents map[dependency.Ref]owners
-	// beyond are the owners with a target that is not watched because of a limit.
-	beyond owners
 	// watches are those on dependencies, templates those on objects of templates.
 	watches   map[watchKey]*watch
 	templates map[schema.GroupKind]*watch
@@ -90,20 +76,6 @@ func (t *Target) kind() schema.GroupKind { return schema.GroupKind{Group: t.Grou
 // owners is a set of owners to notify.
 type owners map[types.NamespacedName]struct{}
 
-func (o owners) has(owner types.NamespacedName) bool {
-	_, ok := o[owner]
-	return ok
-}
-
-func (o owners) hasNamespace(namespace string) bool {
-	for owner := range o {
-		if owner.Namespace == namespace {
-			return true
-		}
-	}
-	return false
-}
-
 // addParents adds the Policies of template objects.
 func (o owners) addParents(objects ...*unstructured.Unstructured) {
 	for _, object := range objects {
@@ -119,7 +91,7 @@ func New(o Options) *Watches {
 		o.Backoff = 30 * time.Second
 	}
 	return &Watches{Options: o, kinds: kinds{}, owners: map[types.NamespacedName][]Target{},
-		dependents: map[dependency.Ref]owners{}, beyond: owners{}, watches: map[watchKey]*watch{},
+		dependents: map[dependency.Ref]owners{}, watches: map[watchKey]*watch{},
 		templates: map[schema.GroupKind]*watch{}}
 }
 
@@ -163,6 +135,7 @@ func (w *Watches) Open() int {
 // PolicySets may be among them, for Dependents, but are not watched here.
 func (w *Watches) Set(owner types.NamespacedName, targets []Target) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	before := w.owners[owner]
 	if w.owners[owner] = targets; len(targets) == 0 {
 		delete(w.owners, owner)
@@ -181,64 +154,21 @@ func (w *Watches) Set(owner types.NamespacedName, targets []Target) {
 		}
 		w.dependents[t.Ref][owner] = struct{}{}
 	}
-	waiting := w.follow(owner)
-	w.mu.Unlock()
-	w.notify(waiting)
+	w.follow(owner)
 }
 
-// watchable returns what to watch for a target; it is not ok for one that is not watched here, is not served, or cannot
-// exist.
-func (w *Watches) watchable(t Target) (key watchKey, ok bool) {
-	d := w.kinds[t.kind()]
-	if d == nil || t.Template || t.IsPolicy() || t.IsSet() || !serves(d, t.Version) || !possible(d, t.Ref) {
-		return watchKey{}, false
-	}
-	return keyOf(d, t.Namespace), true
-}
-
-// Beyond reports whether a target of an owner is not watched because of a limit.
-func (w *Watches) Beyond(owner types.NamespacedName, t Target) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	key, ok := w.watchable(t)
-	return ok && w.beyond.has(owner) && (w.watches[key] == nil || !w.watches[key].owners.has(owner))
-}
-
-// follow opens the watches that the targets of an owner need according to the present definitions, as far as the limits
-// allow, and stops those that no owner needs any more. If there is room again, it returns the owners that wait for it.
-func (w *Watches) follow(owner types.NamespacedName) (waiting owners) {
-	if w.run == nil {
-		return nil
-	}
-	needed := map[watchKey][]string{}
+// follow opens the watches that the targets of an owner need according to the present definitions, and stops those that
+// no owner needs any more. What is not served, or cannot exist, is not watched.
+func (w *Watches) follow(owner types.NamespacedName) {
+	needed := map[*watch]bool{}
 	for _, t := range w.owners[owner] {
-		if key, ok := w.watchable(t); ok {
-			needed[key] = append(needed[key], t.Name)
+		d := w.kinds[t.kind()]
+		if d == nil || t.Template || t.IsPolicy() || t.IsSet() || !serves(d, t.Version) || !possible(d, t.Ref) ||
+			w.run == nil {
+			continue
 		}
-	}
-	delete(w.beyond, owner)
-	used := 0
-	for key, f := range w.watches {
-		if f.owners.has(owner) && needed[key] == nil {
-			waiting = maps.Clone(w.beyond)
-			if delete(f.owners, owner); len(f.owners) == 0 {
-				f.stop()
-				delete(w.watches, key)
-			}
-		}
-		if f.owners.hasNamespace(owner.Namespace) {
-			used++
-		}
-	}
-	for key, names := range needed {
+		key := keyOf(d, t.Namespace)
 		f := w.watches[key]
-		if f == nil || !f.owners.hasNamespace(owner.Namespace) {
-			if used == maxNamespaceWatches || f == nil && len(w.watches) == maxWatches {
-				w.beyond[owner] = struct{}{}
-				continue
-			}
-			used++
-		}
 		if f == nil {
 			f = w.newWatch(key, map[string]struct{}{})
 			f.onChange = func(*watchState) { w.notifyAll(f) }
@@ -246,15 +176,21 @@ func (w *Watches) follow(owner types.NamespacedName) (waiting owners) {
 			w.watches[key] = f
 			w.run(f)
 		}
-		for _, name := range names {
-			if _, ok := f.names[name]; !ok {
-				f.names[name] = struct{}{}
-				signal.Put(f.again)
-			}
+		if _, ok := f.names[t.Name]; !ok {
+			f.names[t.Name] = struct{}{}
+			signal.Put(f.again)
 		}
-		f.owners[owner] = struct{}{}
+		f.owners[owner], needed[f] = struct{}{}, true
 	}
-	return waiting
+	for key, f := range w.watches {
+		if _, ok := f.owners[owner]; !ok || needed[f] {
+			continue
+		}
+		if delete(f.owners, owner); len(f.owners) == 0 {
+			f.stop()
+			delete(w.watches, key)
+		}
+	}
 }
 
 // Dependents returns the owners that depend on an object in any version, without those that have it as a template.
@@ -323,11 +259,10 @@ func (w *Watches) Define(old, now *snapshot.Object) {
 // or have a template of it.
 func (w *Watches) settle(kind schema.GroupKind) {
 	w.mu.Lock()
-	notified, waiting := w.ownersOf(kind, false), owners{}
+	notified := w.ownersOf(kind, false)
 	for owner := range notified {
-		maps.Copy(waiting, w.follow(owner))
+		w.follow(owner)
 	}
-	maps.Copy(notified, waiting)
 	if before := w.templates[kind]; before != nil {
 		notified.addParents(before.known.Load().all()...)
 	}
