@@ -15,9 +15,9 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// walk types the commands of docs/first-hour.md, and wants each to print what the document shows. Commands that only read are
-// repeated until they do: OLM and the loop need a while. Names of plans and ages are the document's own, and warnings
-// are left out.
+// walk types the commands of docs/first-hour.md, and wants each to print what the document shows. Commands that only
+// read, and adopt, which writes once there is something to write, are repeated until they do: OLM and the loop need a
+// while. Names of plans and ages are the document's own, and warnings are left out.
 func walk(t *testing.T, e *harness.OLMEnv) {
 	if _, err := e.RunPlugin(t.Context(), "", cluster.Command{Args: []string{"opgate", "version"}}); err != nil {
 		t.Fatal(err) // it installs the plugin, which the commands use
@@ -58,7 +58,7 @@ func shows(t *testing.T, e *harness.OLMEnv, dir, command, want string) bool {
 		got = regexp.MustCompile(`(?m)^Warning: .*\n`).ReplaceAllString(got, "")
 		return cmp.Diff(lines(want), lines(got))
 	}
-	if !regexp.MustCompile(`^kubectl (get|opgate (pending|plan)) `).MatchString(command) {
+	if !regexp.MustCompile(`^kubectl (get|opgate (adopt|pending|plan)) `).MatchString(command) {
 		if diff := try(); diff != "" {
 			t.Errorf("%s does not print what the document shows (-document +printed):\n%s", command, diff)
 			return false
