@@ -38,7 +38,10 @@ func documentsOf(name string, data []byte) (documents []document, problems []Pro
 		at := Place{File: name, document: c.number + before, Line: c.line}
 		read := jsonValues(c, at)
 		if read.count == 0 {
-			fromYAML := yamlValue(c, at)
+			fromYAML, ok := plainYAML(c, at)
+			if !ok {
+				fromYAML = anyYAML(c, at)
+			}
 			if len(fromYAML.problems) == 0 || len(read.problems) == 0 ||
 				!strings.EqualFold(path.Ext(name), ".json") {
 				read = fromYAML
@@ -114,13 +117,13 @@ func (d *document) repeated() (problems []Problem) {
 
 func repeats(field string) string { return field + " stands there twice" }
 
-// isSpecial reports whether a text has what plainYAML leaves to yamlValue: comments about this program, anchors and merge
-// keys, tags, quoted keys, which may be equal to others once they are text, and characters that may end a line.
+// isSpecial reports whether a text has what plainYAML leaves to anyYAML: comments about this program, anchors and merge
+// keys, tags, quoted keys, which may be equal to others once they are text, control characters, and what may end a line.
 func isSpecial(text []byte) bool {
 	last := byte(0)
 	for _, b := range text {
-		quoted := b == ':' && (last == '"' || last == '\'')
-		if quoted || b == '&' || b == '!' || b == '\r' || b > '~' {
+		if isControl := b < ' ' && b != '\n' && b != '\t'; isControl || b == '&' || b == '!' || b > '~' ||
+			b == ':' && (last == '"' || last == '\'') {
 			return true
 		}
 		if b > ' ' {
@@ -132,7 +135,7 @@ func isSpecial(text []byte) bool {
 
 // plainYAML reads a document that is a block mapping without anything special, as most are. None has another document
 // behind it, so that its tree is parsed only when a line is needed.
-func plainYAML(c chunk, at Place) (d document, ok bool) {
+func plainYAML(c chunk, at Place) (r reading, ok bool) {
 	whole := c.text
 	for at.Line = c.line; len(c.text) > 0; at.Line++ {
 		line, rest, _ := bytes.Cut(c.text, []byte("\n"))
@@ -142,22 +145,18 @@ func plainYAML(c chunk, at Place) (d document, ok bool) {
 		c.text = rest
 	}
 	if len(c.text) == 0 || !unicode.IsLetter(rune(c.text[0])) || isSpecial(whole) {
-		return d, false
+		return r, false
 	}
 	raw, err := yaml.YAMLToJSONStrict(c.text)
 	if err != nil || raw[0] != '{' { // what is wrong is found out below
-		return d, false
+		return r, false
 	}
-	return document{Place: at, raw: raw, tree: lazyTree(c.text, at.Line)}, true
+	return reading{1, []document{{Place: at, raw: raw, tree: lazyTree(c.text, at.Line)}}, nil}, true
 }
 
-// yamlValue reads the one document of a chunk.
-func yamlValue(c chunk, at Place) (r reading) {
+// anyYAML reads the one document of a chunk in any form, or finds what is wrong with it.
+func anyYAML(c chunk, at Place) (r reading) {
 	r.count = 1
-	if d, ok := plainYAML(c, at); ok {
-		r.documents = []document{d}
-		return r
-	}
 	refuse := func(line int, text string) reading {
 		r.problems = append(r.problems, problemAt(at.at(c.line-1+line), "is not YAML: "+text))
 		return r

@@ -94,11 +94,13 @@ func TestConcerning(t *testing.T) {
 // parsersBreaks are where the YAML parser ends a line.
 var parsersBreaks = regexp.MustCompile("\r\n|[\r\n\u0085\u2028\u2029]")
 
-// FuzzLoad reads anything: the loader never panics, and what makes an input unusable has a place.
+// FuzzLoad reads anything: the loader never panics, what makes an input unusable has a place, and what plainYAML reads,
+// anyYAML reads in the same way.
 func FuzzLoad(f *testing.F) {
 	for _, seed := range []string{
 		"apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {a: b}}\n---\n", "a: &a\n- *a\n",
 		"{\"items\":[{}]}", "--- |\n x\n...\n%TAG ! a\n---\n", "\ufeff{}\r---\u2028", "<<: *x",
+		"---\n# \x00\n\nkind: a\nyes: b\n0x1: |\n  c\n", "# a\x01\nkind: a\n", "kind: a\ntrue: b\nyes: c\n", "kind: a\n? b\n: c\n",
 		`{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"operators.coreos.com/v1alpha1","kind":"InstallPlan","metadata":{"generateName":"a"},"spec":{"approval":"","approved":false,"clusterServiceVersionNames":["a"]},"status":{"phase":"RequiresApproval","plan":[{"resource":{"kind":"ClusterServiceVersion","manifest":"{}"}}]}}]}`,
 		"kind: SubscriptionList\napiVersion: operators.coreos.com/v1alpha1\nitems: [&a {metadata: {name: x}, spec: {name: p, source: s, sourceNamespace: t, sourceNamespace: t}}, *a]\n",
 	} {
@@ -107,6 +109,13 @@ func FuzzLoad(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if !utf8.Valid(data) {
 			return
+		}
+		for _, c := range split(data) {
+			plain, ok := plainYAML(c, Place{})
+			if r := anyYAML(c, Place{}); ok && (len(r.problems) > 0 || r.documents[0].Place != plain.documents[0].Place ||
+				string(r.documents[0].raw) != string(plain.documents[0].raw)) {
+				t.Errorf("%q is %+v, or %+v", c.text, plain, r)
+			}
 		}
 		lines := 1 + len(parsersBreaks.FindAllIndex(data, -1))
 		for _, p := range load(t, string(data)).Problems {

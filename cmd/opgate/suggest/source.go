@@ -89,11 +89,7 @@ func (s *source) lineEnd() string {
 
 // endsLine reports whether a line ends at an offset.
 func (s *source) endsLine(at int) bool {
-	switch {
-	case at == len(s.after), s.after[at] == '\r':
-		return true
-	}
-	return s.after[at] == '\n' && (at == 0 || s.after[at-1] != '\r')
+	return at == len(s.after) || s.after[at] == '\r' || s.after[at] == '\n' && (at == 0 || s.after[at-1] != '\r')
 }
 
 var errPlace = errors.New("is written in a form that cannot be edited in place")
@@ -198,12 +194,12 @@ func quotedAs(n *yaml.Node, text string) string {
 	return text
 }
 
-// lineEnd is what ends a line for the YAML parser.
-var lineEnd = regexp.MustCompile("\r\n|[\n\r\u0085\u2028\u2029]")
+// lineBreak is what ends a line for the YAML parser.
+var lineBreak = regexp.MustCompile("\r\n|[\n\r\u0085\u2028\u2029]")
 
 // lineLength is the length of the first line with its end.
 func lineLength(data []byte) int {
-	if end := lineEnd.FindIndex(data); end != nil {
+	if end := lineBreak.FindIndex(data); end != nil {
 		return end[1]
 	}
 	return len(data)
