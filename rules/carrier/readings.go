@@ -12,42 +12,46 @@ import (
 	"github.com/opgate/opgate/rules/state"
 )
 
-// Read returns a namespace with what is read for its unfinished plans: their packages and what they change, as far as
-// plans are judged by these. A source that is nil knows nothing. Sources may need requests, so that they are read here
-// and not while a request is judged.
+// Read returns a namespace with what is read for its unfinished plans: their packages, if a policy or a Constraint judges
+// by deprecations, and what they change, if one judges by that. A source that is nil knows nothing. Sources may need
+// requests, and may be slow or absent, so that they are read here and not while a request is judged.
 func Read(n *state.Namespace, packages state.Packages, changes state.Changes) *state.Namespace {
-	r := state.Readings{Packages: readPackages(n, packages), Changes: readChanges(n, changes)}
+	if len(n.Plans()) == 0 {
+		return n
+	}
+	set, reviews := n.Constraints(), (*operatorpolicy.Policy).ReviewsChanges
+	holds := func(p *operatorpolicy.Policy) bool { return p.HoldDeprecated }
+	anyDeprecated, anyChange := set.Reads(constraint.Deprecation), set.Reads(constraint.ChangeSet)
+	unpacked := set.Reads(constraint.InCSV) && set.Depends(constraint.InCSV, n.ForConstraints())
+	r := state.Readings{}
+	if packages != nil && (anyDeprecated || slices.ContainsFunc(n.Policies(), holds)) {
+		r.Packages = map[state.PackageKey]*catalog.Package{}
+	}
+	if changes != nil && (anyChange || unpacked || slices.ContainsFunc(n.Policies(), reviews)) {
+		r.Changes = map[state.PlanKey]*state.PlanChanges{}
+	}
 	if r.Packages == nil && r.Changes == nil {
 		return n
 	}
-	return n.WithReadings(r)
-}
-
-// readChanges returns what unfinished plans change, if a policy or a Constraint judges by it; nil if none does.
-func readChanges(n *state.Namespace, from state.Changes) map[state.PlanKey]*state.PlanChanges {
-	if from == nil || len(n.Plans()) == 0 {
-		return nil
-	}
-	all := n.Constraints().Reads(constraint.ChangeSet)
-	unpacked := n.Constraints().Reads(constraint.InCSV) && n.Constraints().Depends(constraint.InCSV, n.ForConstraints())
-	if !all && !unpacked && !slices.ContainsFunc(n.Policies(), (*operatorpolicy.Policy).ReviewsChanges) {
-		return nil
-	}
-	changes := map[state.PlanKey]*state.PlanChanges{}
 	for _, plan := range n.Plans() {
 		if plan.Finished() {
 			continue
 		}
-		csvs := OfPlan(plan, n)
-		needed := slices.ContainsFunc(csvs, func(c Bundle) bool {
-			return all && c.Package != "" || unpacked && c.byReference() ||
-				slices.ContainsFunc(n.Governing(c.Package), (*operatorpolicy.Policy).ReviewsChanges)
-		})
-		if needed {
-			changes[state.KeyOf(plan)] = from(plan, replacements(n, csvs, unpacked))
+		compared, csvs := false, OfPlan(plan, n)
+		for i := range csvs {
+			c := &csvs[i]
+			if r.Packages != nil && c.Catalog != (olm.Catalog{}) && c.Package != "" &&
+				(anyDeprecated || slices.ContainsFunc(n.Governing(c.Package), holds)) {
+				r.Packages[state.PackageKey{Name: c.Package, Source: c.Catalog}] = packages(c.Package, c.Name, c.Catalog)
+			}
+			compared = compared || anyChange && c.Package != "" || unpacked && c.byReference() ||
+				slices.ContainsFunc(n.Governing(c.Package), reviews)
+		}
+		if r.Changes != nil && compared {
+			r.Changes[state.KeyOf(plan)] = changes(plan, replacements(n, csvs, unpacked))
 		}
 	}
-	return changes
+	return n.WithReadings(r)
 }
 
 // replacements returns what ClusterServiceVersions of a plan replace. Those of an unknown package replace nothing that
@@ -139,29 +143,3 @@ func unpackedOf(n *state.Namespace, c *Bundle) (bundle *olm.Bundle, unknown stri
 
 // maxFault bounds why contents cannot be read, in bytes.
 const maxFault = 512
-
-// readPackages returns the packages of unfinished plans, if a policy or a Constraint judges by deprecations; nil if
-// none does. The package server may be slow or absent, so that they are read before a request is judged.
-func readPackages(n *state.Namespace, from state.Packages) map[state.PackageKey]*catalog.Package {
-	holds := func(p *operatorpolicy.Policy) bool { return p.HoldDeprecated }
-	if from == nil || len(n.Plans()) == 0 {
-		return nil
-	}
-	all := n.Constraints().Reads(constraint.Deprecation)
-	if !all && !slices.ContainsFunc(n.Policies(), holds) {
-		return nil
-	}
-	packages := map[state.PackageKey]*catalog.Package{}
-	for _, plan := range n.Plans() {
-		if plan.Finished() {
-			continue
-		}
-		for _, c := range OfPlan(plan, n) {
-			if c.Catalog != (olm.Catalog{}) && c.Package != "" &&
-				(all || slices.ContainsFunc(n.Governing(c.Package), holds)) {
-				packages[state.PackageKey{Name: c.Package, Source: c.Catalog}] = from(c.Package, c.Name, c.Catalog)
-			}
-		}
-	}
-	return packages
-}
