@@ -3,10 +3,8 @@ package rules
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/opgate/opgate/catalog"
-	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
@@ -64,22 +62,7 @@ var bundleRulesOnExtensions = []struct {
 }
 
 // ClusterExtensionInput is the input of JudgeClusterExtension.
-type ClusterExtensionInput struct {
-	// New is the object as it would be stored, Old the stored one, nil on create.
-	New, Old *olm.ClusterExtension
-	// Namespace is that of spec.namespace. Its Constraints are not read: it may be one that is excluded from judging,
-	// and the user who writes a ClusterExtension chooses it.
-	Namespace *state.Namespace
-	// Constraints are those of the cluster.
-	Constraints *constraint.Set
-	// Package returns a package of a catalog of OLM v0, which provides the versions of listed names; nil if it is not
-	// known. Default: none is known.
-	Package func(pkg string, source olm.Catalog) *catalog.Package
-	// Now is that of PlanInput.
-	Now time.Time
-	// Interrupt is that of PlanInput.
-	Interrupt <-chan struct{}
-}
+type ClusterExtensionInput Write[olm.ClusterExtension]
 
 // JudgeClusterExtension decides on creating a ClusterExtension of OLM v1 or changing its source. OLM v1 installs it as
 // cluster admin and asks for no approval, so that the ClusterExtension is all that can be judged: one of a package that
@@ -118,10 +101,6 @@ func (in *ClusterExtensionInput) what() string {
 	return pkg
 }
 
-// orOverrideExtension is what allows a ClusterExtension besides a policy.
-const orOverrideExtension = ", or give a reason in annotation " + metakey.OverrideReason +
-	" as a user with the verb override"
-
 // unseenContents holds what a policy holds by more than its name and version.
 func unseenContents(in *ClusterExtensionInput, p *operatorpolicy.Policy) verdict.Finding {
 	var fields []string
@@ -137,7 +116,7 @@ func unseenContents(in *ClusterExtensionInput, p *operatorpolicy.Policy) verdict
 	slices.Sort(fields)
 	return verdict.OnHold(in.what(), "what "+text.Join(fields, verdict.MaxListed)+
 		" of the policy holds is not known of a ClusterExtension; install it by a Subscription"+
-		orOverrideExtension).At("spec.source")
+		", "+orOverride).At("spec.source")
 }
 
 // heldExtensionUpgrade holds another version than the stored one, or than the installed one of OLM v0, if upgrades are
@@ -161,7 +140,7 @@ func heldExtensionUpgrade(in *ClusterExtensionInput, p *operatorpolicy.Policy) v
 		return verdict.Finding{} // a first install needs no upgrade approval
 	}
 	return verdict.OnHold("the upgrade of "+from+" to "+in.what(), "waits for spec.upgradeApproval: Automatic"+
-		orOverrideExtension).At("spec.source.catalog.version")
+		", "+orOverride).At("spec.source.catalog.version")
 }
 
 // judgeExtensionConstraints judges the package, and the version if it is pinned, by the Constraints on bundles. Nothing
@@ -182,14 +161,10 @@ func judgeExtensionConstraints(in *ClusterExtensionInput, v *verdict.Verdict) {
 		b.Unknown &^= constraint.Version
 	}
 	for _, f := range set.Judge(b, namespace, constraint.NewBudget(in.Interrupt)) {
-		if f.Outcome != constraint.Undecided {
-			state.RecordConstraint(v, RuleClusterExtensionConstraint, in.what(), &f)
-			continue
+		if f.Outcome == constraint.Undecided {
+			f.Why, f.Attributes = f.Why+" for a ClusterExtension", constraint.OfBundle
 		}
-		source := state.ConstraintRef(f.Definition)
-		v.Add(RuleClusterExtensionConstraint, verdict.Finding{From: source, Accepted: state.MustSatisfy(&f),
-			What: in.what() + " is not judged by " + source.String() + ", since " + text.Escape(f.Why) +
-				" for a ClusterExtension"})
+		recordWrite(v, RuleClusterExtensionConstraint, in.what(), &f, constraint.OfBundle)
 	}
 }
 
@@ -227,7 +202,7 @@ func foreignExtensionVersion(in *ClusterExtensionInput, p *operatorpolicy.Policy
 	case verdict.Deny:
 		f.What = in.what() + " is not allowed"
 	}
-	f.Accepted += orOverrideExtension
+	f.Accepted += ", " + orOverride
 	return f
 }
 

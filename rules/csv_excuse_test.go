@@ -53,8 +53,14 @@ func TestE1OneViolationCoversAll(t *testing.T) {
 			new:        csv("etcd", pods+","+everything, etcd),
 			want:       verdict.Deny,
 		},
-		"other fields": {
+		"other fields of the spec under a rule on it": {
 			constraint: noWildcards,
+			old:        csv("etcd", pods, etcd),
+			new:        csv("a better name", pods, etcd),
+			want:       verdict.Deny,
+		},
+		"other fields under a rule on properties": {
+			constraint: certified,
 			old:        csv("etcd", pods, etcd),
 			new:        csv("a better name", pods, etcd),
 			want:       verdict.Allow,

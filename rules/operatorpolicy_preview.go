@@ -29,8 +29,6 @@ type preview struct {
 	op *policyv1beta2.OperatorPolicy
 	p  *operatorpolicy.Policy
 	v  *verdict.Verdict
-	// group is the OperatorGroup that the policy names, nil for none.
-	group *operatorpolicy.Group
 }
 
 func (in *preview) warn(id verdict.RuleID, what, more string) {
@@ -38,12 +36,6 @@ func (in *preview) warn(id verdict.RuleID, what, more string) {
 }
 
 func (in *preview) ineffective(what, more string) { in.warn(RuleOperatorPolicyIneffective, what, more) }
-
-// unused warns of a field that a mustnothave policy does not need.
-func (in *preview) unused(field string) {
-	in.ineffective(field+" has no effect with complianceType mustnothave, which allows no installation",
-		"remove it, or write complianceType musthave or mayhave")
-}
 
 func (in *preview) policy() {
 	p := in.p
@@ -60,18 +52,29 @@ func (in *preview) policy() {
 			" without spec.subscription.sourceNamespace matches a catalog of that name in any namespace",
 			"it may be one that a tenant has made; set spec.subscription.sourceNamespace too")
 	}
-	if targets := in.group.Names(); len(targets) > 1 {
+	if p.Group != nil && len(p.Group.Names) > 1 {
 		in.warn(RuleOperatorPolicySeveralTargets, "spec.operatorGroup names several target namespaces, "+
-			text.Names(targets, verdict.MaxListed), oneTarget)
+			text.Names(p.Group.Names, verdict.MaxListed), oneTarget)
 	}
 	if spec := &in.op.Spec; spec.ComplianceType == policyv1beta2.MayHave && spec.OperatorGroup != nil {
 		in.ineffective("spec.operatorGroup has no effect with complianceType mayhave, which installs nothing",
 			"remove it, or write complianceType musthave to have the operator installed")
 	}
-	in.consent()
-	in.catalog()
-	in.calendar()
-	in.age()
+	if p.MustNotHave {
+		for field, set := range map[string]bool{"spec.catalog": p.CatalogImages != nil, "spec.consent": p.Consent != nil,
+			"spec.minimumAge": p.Age.Holds(), "spec.approvalWindows": len(in.op.Spec.ApprovalWindows) > 0,
+			"spec.freezes": len(in.op.Spec.Freezes) > 0, "spec.urgent": len(in.op.Spec.Urgent) > 0} {
+			if set {
+				in.ineffective(field+" has no effect with complianceType mustnothave, which allows no installation",
+					"remove it, or write complianceType musthave or mayhave")
+			}
+		}
+	} else {
+		in.consent()
+		in.catalog()
+		in.calendar()
+		in.age()
+	}
 	in.grants()
 	in.deletion()
 	if p.Package == "" || p.TargetNamespace == "" {
@@ -200,8 +203,6 @@ func (in *preview) catalog() {
 	c := p.CatalogImages
 	switch {
 	case c == nil:
-	case p.MustNotHave:
-		in.unused("spec.catalog")
 	case !c.Holds() && len(op.Spec.Catalog.Accepted) > 0:
 		in.ineffective(fmt.Sprintf("spec.catalog.accepted names %d digests, but neither spec.catalog.image nor jump is %s",
 			len(c.Accepted), policyv1beta2.CatalogHold), "the catalog may run any image; write spec.catalog.image: "+
@@ -222,8 +223,6 @@ func (in *preview) consent() {
 	c := p.Consent
 	switch {
 	case c == nil:
-	case p.MustNotHave:
-		in.unused("spec.consent")
 	case !c.Reviews(false) && !c.Reviews(true):
 		in.ineffective("spec.consent ignores every class of changes",
 			"write Hold or Warn for one of "+classNames()+", or remove spec.consent")
@@ -243,29 +242,17 @@ func classNames() string {
 
 // age warns of an age that cannot have the effect that its author will expect.
 func (in *preview) age() {
-	p := in.p
-	switch {
-	case p.Age.Holds() && p.MustNotHave:
-		in.unused("spec.minimumAge")
-	case !p.Age.Holds() && len(in.op.Spec.Urgent) > 0:
+	if !in.p.Age.Holds() && len(in.op.Spec.Urgent) > 0 {
 		in.ineffective("spec.urgent has no effect without spec.minimumAge", "write that, or remove it")
 	}
 }
 
 // calendar warns of windows and freezes that cannot have the effect that their author will expect.
 func (in *preview) calendar() {
-	p := in.p
-	switch {
-	case !p.Calendar.Restricts():
-		return
-	case p.MustNotHave:
-		in.ineffective("spec.approvalWindows and spec.freezes have no effect with complianceType mustnothave, which allows no installation",
-			"remove them, or write complianceType musthave or mayhave")
-		return
-	case in.Now.IsZero():
+	if !in.p.Calendar.Restricts() || in.Now.IsZero() {
 		return
 	}
-	if when := p.Calendar.At(in.Now); !when.Open && when.Opens.IsZero() {
+	if when := in.p.Calendar.At(in.Now); !when.Open && when.Opens.IsZero() {
 		in.ineffective("spec.approvalWindows and spec.freezes let no plan be approved within five years",
 			"widen spec.approvalWindows, or end spec.freezes earlier")
 	}
@@ -362,7 +349,7 @@ func (in *preview) subscription(ns *state.Namespace) {
 	if in.Package != nil {
 		s.Offered = in.Package(p.Package, sub.Catalog())
 	}
-	s.InstalledElsewhere = in.Copied != nil && in.Copied(p.Package, p.TargetNamespace) && in.group.Targets()
+	s.InstalledElsewhere = in.Copied != nil && in.Copied(p.Package, p.TargetNamespace) && p.Group.Targets()
 	for i := range subscriptionRules {
 		if r := &subscriptionRules[i]; slices.Contains(moments, r.previews) {
 			r.judge(s, r.ID, in.v)

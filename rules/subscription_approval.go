@@ -191,12 +191,13 @@ func changeApproval(s *olm.Subscription, requested, want, source, because string
 }
 
 // judgeApproval computes installPlanApproval from all enforcing policies (one that requires Manual is enough) or, if
-// none decides, from the Constraints; it records how another value is handled. It returns the value that will be
-// stored, and the policy that decided; nil if none did.
+// none decides, from what has to judge each plan of the namespace: a plan that is born approved contains too little to be
+// judged, and may bring what a policy forbids as a dependency. It records how another value is handled, and returns the
+// value that will be stored, and the policy that decided; nil if none did.
 func judgeApproval(in *SubscriptionInput, policies []*operatorpolicy.Policy, v *verdict.Verdict) (stored string,
 	decider *operatorpolicy.Policy) {
-	have := in.Subscription.Spec.InstallPlanApproval
-	var want, because string
+	spec := &in.Subscription.Spec
+	have, want, because := spec.InstallPlanApproval, "", ""
 	for _, p := range policies {
 		mode, why := in.Namespace.Approval(p)
 		switch {
@@ -209,49 +210,32 @@ func judgeApproval(in *SubscriptionInput, policies []*operatorpolicy.Policy, v *
 			decider, want, because = p, mode, why
 		}
 	}
+	var source verdict.PolicyRef
+	if decider != nil {
+		source = decider.Ref()
+	} else if judge, found := in.Namespace.FirstJudge(); found {
+		source, want, because = judge, olm.ApprovalManual, judgedFirst
+	} else {
+		return have, nil
+	}
 	switch {
-	case decider == nil:
-		return judgeUngovernedApproval(in, v), nil
 	case have == want:
 		return have, decider
+	case in.Mode == MutateApproval && spec.Package == "" && spec.Source == "" && have == "":
+		return have, decider // there may be no spec to change, and the API server refuses it
 	case in.Mode == MutateApproval:
 		requested := in.requested()
-		if requested == olm.ApprovalAutomatic && !approvesAll(in.Namespace, in.Subscription.Spec.Package) {
+		if requested == olm.ApprovalAutomatic && !approvesAll(in.Namespace, spec.Package) {
 			because += approvedFor
 		}
-		v.Changes = append(v.Changes, changeApproval(in.Subscription, requested, want, decider.Source(), because)...)
+		v.Changes = append(v.Changes, changeApproval(in.Subscription, requested, want, source.String(), because)...)
 		return want, decider
 	}
-	if want == olm.ApprovalManual && !approvesAll(in.Namespace, in.Subscription.Spec.Package) {
+	if want == olm.ApprovalManual && !approvesAll(in.Namespace, spec.Package) {
 		because += unasked
 	}
-	decider.Record(v, RuleSubscriptionApproval, approvalFinding(have, want, because))
+	v.Record(RuleSubscriptionApproval, source, true, approvalFinding(have, want, because))
 	return have, decider
-}
-
-// judgeUngovernedApproval makes a Subscription without a deciding policy Manual if something has to judge each plan of
-// the namespace: a plan that is born approved contains too little to be judged, and may bring what a policy forbids as
-// a dependency.
-func judgeUngovernedApproval(in *SubscriptionInput, v *verdict.Verdict) string {
-	have := in.Subscription.Spec.InstallPlanApproval
-	source, found := in.Namespace.FirstJudge()
-	if !found || have == olm.ApprovalManual {
-		return have
-	}
-	if in.Mode == MutateApproval {
-		if spec := &in.Subscription.Spec; spec.Package == "" && spec.Source == "" && have == "" {
-			return have // there may be no spec to change, and the API server refuses it
-		}
-		requested, because := in.requested(), judgedFirst
-		if requested == olm.ApprovalAutomatic {
-			because += approvedFor
-		}
-		v.Changes = append(v.Changes, changeApproval(in.Subscription, requested, olm.ApprovalManual, source.String(),
-			because)...)
-		return olm.ApprovalManual
-	}
-	v.Record(RuleSubscriptionApproval, source, true, approvalFinding(have, olm.ApprovalManual, judgedFirst+unasked))
-	return have
 }
 
 func approvalFinding(have, want, because string) verdict.Finding {

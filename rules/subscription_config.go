@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
@@ -16,10 +15,6 @@ import (
 
 // maxConfigText bounds the config of a policy in a message, in bytes.
 const maxConfigText = 512
-
-// orOverrideConfig is what allows a config besides a policy.
-const orOverrideConfig = "or give a reason in annotation " + metakey.OverrideReason +
-	" as a user with the verb override"
 
 // foreignConfig judges spec.config, which exchanges images after a plan was judged: OLM puts it into force
 // without another plan. Where the policy sets a config, it has to be that one; else it may be anything that keeps the
@@ -32,7 +27,7 @@ func foreignConfig(in *SubscriptionInput, p *operatorpolicy.Policy) verdict.Find
 		return verdict.Finding{}
 	case p.Config.Fault != "":
 		return verdict.OnHold("spec.config", "waits until spec.subscription.config of the policy can be read: "+
-			text.Escape(p.Config.Fault)+"; "+orOverrideConfig).At("spec.config")
+			text.Escape(p.Config.Fault)+"; "+orOverride).At("spec.config")
 	case p.Config.JSON != "" && config.Written == p.Config.Written:
 		return verdict.Finding{}
 	case p.Config.JSON != "":
@@ -48,11 +43,11 @@ func foreignConfig(in *SubscriptionInput, p *operatorpolicy.Policy) verdict.Find
 		return verdict.Finding{}
 	}
 	return verdict.NotAllowed("spec.config with "+text.Names(slices.Sorted(maps.Keys(reserved)), verdict.MaxListed),
-		"let spec.subscription.config of the policy set it, "+orOverrideConfig).At("spec.config")
+		"let spec.subscription.config of the policy set it, "+orOverride).At("spec.config")
 }
 
 func unreadableConfig(fault string) verdict.Finding {
-	return verdict.OnHold("spec.config", "it cannot be read: "+text.Escape(fault)+"; correct it, "+orOverrideConfig).
+	return verdict.OnHold("spec.config", "it cannot be read: "+text.Escape(fault)+"; correct it, "+orOverride).
 		At("spec.config")
 }
 
@@ -70,7 +65,7 @@ func otherConfig(config olm.SubscriptionConfig, want *olm.SubscriptionConfig) ve
 		what = "spec.config with " + text.Names(fields, verdict.MaxListed) + " is not allowed"
 	}
 	return verdict.Finding{Decision: verdict.Deny, Field: "spec.config", What: what,
-		Accepted: "allowed is " + text.Escape(text.Truncate(want.JSON, maxConfigText)) + ", " + orOverrideConfig}
+		Accepted: "allowed is " + text.Escape(text.Truncate(want.JSON, maxConfigText)) + ", " + orOverride}
 }
 
 // judgeInstalled judges the installed ClusterServiceVersions with a config that is written, by the Constraints that

@@ -239,7 +239,7 @@ func (r *Controller) reportExceptions(p *operatorpolicy.Policy) {
 	name := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 	r.Metrics.ExceptionEnd(policyv1beta2.Kind, name, p.Exceptions().End(now))
 	state := p.Exceptions().At(now)
-	regarding := p.Reference()
+	regarding := p.Ref().Reference()
 	regarding.UID = p.Object.UID
 	r.Events.Exceptions(*regarding, state.Ending, state.Ended)
 }

@@ -81,7 +81,7 @@ func TestPendingPlans(t *testing.T) {
 	j.end()
 	other := p.judge("mine", noon, clock)
 	other.judged(waiting("by hand", "2026-11-22T10:00:00Z"),
-		&rules.Approval{IsCandidate: true, Blockers: []rules.Blocker{{CSV: "etcd"}}}, time.Time{})
+		&rules.Approval{IsCandidate: true, Blockers: []string{"etcd is held"}}, time.Time{})
 	other.end()
 	check("plans_held_oldest_timestamp_seconds{bundle/version} 1795345200",
 		"plans_held_oldest_timestamp_seconds{none} 1795341600",

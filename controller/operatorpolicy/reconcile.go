@@ -156,7 +156,7 @@ func (r *Controller) reportUnreadable(p *operatorpolicy.Policy) {
 	if p.Object == nil {
 		r.Metrics.state(p, "")
 	}
-	regarding := p.Reference()
+	regarding := p.Ref().Reference()
 	regarding.UID = stored.UID
 	r.Events.Record(events.Event{Regarding: *regarding, Reason: events.Unreadable, Action: events.Update, Warning: true,
 		Note: fmt.Sprintf("%s cannot be read, so that %s is held (%s): %s", p.Source(), p.Target(),

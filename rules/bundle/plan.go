@@ -76,20 +76,21 @@ func (j *Plan) judge(c *carrier.Bundle, v *verdict.Verdict) verdict.CSV {
 	judgeReplaces(j.Namespace, c, nil, j.Now, v)
 	j.judgeConstraints(c, v)
 	j.judgeNeeds(c, v)
-	for _, r := range v.Reasons[before:] {
+	conclude(&judged, v.Reasons[before:])
+	return judged
+}
+
+// conclude adds the reasons against a ClusterServiceVersion to what is known of it.
+func conclude(judged *verdict.CSV, reasons []verdict.Reason) {
+	for _, r := range reasons {
 		judged.Because = append(judged.Because, r.Message)
-		switch r.Decision {
-		case verdict.Deny:
+		if judged.Disposition = max(judged.Disposition, verdict.Held); r.Decision == verdict.Deny {
 			judged.Disposition = verdict.Denied
-		case verdict.Hold:
-			judged.Disposition = max(judged.Disposition, verdict.Held)
-		case verdict.Allow: // no reason is one
 		}
 	}
 	if judged.Disposition != verdict.Allowed {
 		judged.By = nil
 	}
-	return judged
 }
 
 // judgeByPolicies returns the disposition of a ClusterServiceVersion if no policy refuses it, and the policies that
@@ -98,12 +99,27 @@ func judgeByPolicies(in *Input, c *carrier.Bundle, v *verdict.Verdict) (disposit
 	if recordUnknown(c, in.Namespace, "the plan", awaited(c), v) {
 		return verdict.Held, nil
 	}
+	disposition, by = judgeContents(in.Namespace, c, in.Now, "", v)
 	for _, p := range in.Namespace.Governing(c.Package) {
 		for i := range all {
-			recordOn(p, c, in.Now, v, all[i].ID, all[i].contents.Judge(c, p))
 			recordOn(p, c, in.Now, v, all[i].ID, all[i].progress.Judge(planned{in, c}, p))
 		}
-		judgeConsent(in, c, p, v)
+	}
+	judgeChange(in.Namespace, in.Plan, c, in.Now, "", v)
+	return disposition, by
+}
+
+// judgeContents judges a bundle by each policy of its package, whatever brings it; more follows what would be accepted.
+// It returns what judgeByPolicies does.
+func judgeContents(
+	ns *state.Namespace, c *carrier.Bundle, now time.Time, more string, v *verdict.Verdict,
+) (disposition verdict.Disposition, by []string) {
+	for _, p := range ns.Governing(c.Package) {
+		for i := range all {
+			f := all[i].contents.Judge(c, p)
+			f.Accepted += more
+			recordOn(p, c, now, v, all[i].ID, f)
+		}
 		if p.Enforced && !p.MustNotHave {
 			disposition, by = verdict.Allowed, append(by, p.Source())
 		}

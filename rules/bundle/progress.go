@@ -167,7 +167,7 @@ func heldAge(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	}
 	c := in.c
 	// where the digest is not known, names with one do not count
-	if digest, _ := c.Digest(); p.Age.Skips(c.Name, digest) {
+	if digest, _ := c.Digest(); p.Age.Urgent.Matches(c.Name, digest) {
 		return verdict.Finding{}
 	}
 	held := verdict.Finding{Decision: verdict.Hold, What: text.Name(c.Name) + " is held"}

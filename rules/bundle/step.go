@@ -1,7 +1,6 @@
 package bundle
 
 import (
-	"slices"
 	"time"
 
 	"github.com/opgate/opgate/internal/text"
@@ -70,22 +69,10 @@ func judgeStepByPolicies(c *carrier.Bundle, ns *state.Namespace, now time.Time, 
 		by += ", with an override that " + ended
 	}
 	recordUnknown(c, ns, "it", awaited(c)+by, v)
-	if !c.Stored {
+	judgeContents(ns, c, now, by, v)
+	if !c.Stored { // changes are read, and compared with what is installed, for unfinished plans only
 		judgeReplaces(ns, c, nil, now, v)
-	}
-	for _, p := range ns.Governing(c.Package) {
-		for i := range all {
-			f := all[i].contents.Judge(c, p)
-			f.Accepted += by
-			recordOn(p, c, now, v, all[i].ID, f)
-		}
-		if c.Stored {
-			continue // contents are read, and compared with what is installed, for unfinished plans only
-		}
-		for _, r := range reviewChange(ns, c.Plan, c, now, p, v) {
-			r.Accepted += by
-			recordReview(c, now, v, p, r)
-		}
+		judgeChange(ns, c.Plan, c, now, by, v)
 	}
 }
 
@@ -112,11 +99,10 @@ func RefusedSteps(plan *olm.InstallPlan, ns *state.Namespace, now time.Time) []v
 // time, however it was approved. How it got there is not judged: upgradeApproval and consent are about changes.
 // Stored is false for a ClusterServiceVersion that is not stored, or that installs nothing in the namespace.
 func JudgeInstalled(ns *state.Namespace, csv string, now time.Time) (v verdict.Verdict, stored bool) {
-	i := slices.IndexFunc(ns.Installed(), func(c state.Installed) bool { return c.Name == csv && c.Spec != nil })
-	if i < 0 {
+	installed := ns.Stored(csv)
+	if installed == nil {
 		return verdict.Verdict{}, false
 	}
-	installed := &ns.Installed()[i]
 	c := carrier.OfInstalled(ns, installed)
 	v = verdict.Verdict{Object: "clusterserviceversion " + ns.Name() + "/" + csv}
 	if !ns.Judged() {
@@ -124,14 +110,7 @@ func JudgeInstalled(ns *state.Namespace, csv string, now time.Time) (v verdict.V
 	}
 	result := verdict.CSV{CSV: csv, Package: c.Package, Version: c.Version, Release: c.Release}
 	JudgeUnknown(c, ns, &v)
-	for _, p := range ns.Governing(c.Package) {
-		for i := range all {
-			recordOn(p, c, now, &v, all[i].ID, all[i].contents.Judge(c, p))
-		}
-		if p.Enforced && !p.MustNotHave {
-			result.By = append(result.By, p.Source())
-		}
-	}
+	result.Disposition, result.By = judgeContents(ns, c, now, "", &v)
 	for _, f := range ns.Constraints().Judge(installed.ForConstraints(ns), ns.ForConstraints(),
 		constraint.NewBudget(nil)) {
 		if ofUnfinishedPlans(&f) {
@@ -139,17 +118,7 @@ func JudgeInstalled(ns *state.Namespace, csv string, now time.Time) (v verdict.V
 		}
 		recordConstraintOn(ns, c, now, &v, text.Name(csv), &f)
 	}
-	switch {
-	case v.Decision == verdict.Deny:
-		result.Disposition = verdict.Denied
-	case v.Decision == verdict.Hold:
-		result.Disposition = verdict.Held
-	case len(result.By) > 0:
-		result.Disposition = verdict.Allowed
-	}
-	if result.Disposition != verdict.Allowed {
-		result.By = nil
-	}
+	conclude(&result, v.Reasons)
 	v.CSVs = []verdict.CSV{result}
 	return v.Sorted(), true
 }

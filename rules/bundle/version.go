@@ -82,11 +82,6 @@ func Covers(p *operatorpolicy.Policy, csv, version string, now time.Time) (ok bo
 	return false, p.Acceptance()
 }
 
-// InRange reports whether the version of a ClusterServiceVersion is in spec.versionRange of its policy, if it has one.
-func InRange(p *operatorpolicy.Policy, csv, version string) bool {
-	return outOfRangeCSV(&carrier.Bundle{Bundle: olm.Bundle{Name: csv, Version: version}}, p).Silent()
-}
-
 func forbiddenCSV(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding {
 	switch match, known := matches(p, c); {
 	case match:

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
@@ -51,6 +50,8 @@ type Policy struct {
 	// Deletion is whether what the policy governs may be deleted; Allow for a policy that informs.
 	Deletion policyv1beta2.DeletionAction
 
+	// Group is the OperatorGroup that the policy names; nil for none.
+	Group *Group
 	// Consent is which changes need consent; nil for a policy without spec.consent.
 	Consent *Consent
 	// CatalogImages is which images of catalogs are accepted; nil for a policy without spec.catalog.
@@ -169,9 +170,6 @@ func (p *Policy) Record(v *verdict.Verdict, id verdict.RuleID, f verdict.Finding
 		v.Record(id, p.Ref(), p.Enforced, f)
 	}
 }
-
-// Reference returns the policy as the API refers to it.
-func (p *Policy) Reference() *corev1.ObjectReference { return p.Ref().Reference() }
 
 // Unreadable returns why nothing that the policy governs is let through; "" if the policy can be judged by.
 func (p *Policy) Unreadable() string { return p.faults }

@@ -213,7 +213,7 @@ func (c *Cluster) Approver(plan *olm.InstallPlan) (approver string, notes []stri
 	for _, blocker := range rules.JudgeApproval(rules.ApprovalInput{Plan: plan,
 		Namespace: c.WithDependencies(namespace), Now: c.Now,
 		Ungoverned: rules.UngovernedIn(c.NamespaceAnnotations(namespace), rules.ApproveUngoverned)}).Blockers {
-		approver, notes = "user", append(notes, blocker.Why)
+		approver, notes = "user", append(notes, blocker)
 	}
 	return approver, notes
 }

@@ -3,15 +3,114 @@ package rules
 import (
 	"cmp"
 	"slices"
-	"time"
 
-	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
+
+const (
+	RuleCatalogSourceConstraint  verdict.RuleID = "catalogsource/constraint"
+	RuleClusterCatalogConstraint verdict.RuleID = "clustercatalog/constraint"
+)
+
+// catalogSourceRules are the rules on CatalogSources.
+var catalogSourceRules = []verdict.Rule{
+	{ID: RuleCatalogSourceConstraint, Outcomes: verdict.DeniesOrHolds,
+		Summary: "a CatalogSource does not satisfy a Constraint on CatalogSources, or whether it does is not known"},
+}
+
+// clusterCatalogRules are the rules on ClusterCatalogs of OLM v1.
+var clusterCatalogRules = []verdict.Rule{
+	{ID: RuleClusterCatalogConstraint, Outcomes: verdict.AnyOutcome,
+		Summary: "the image or the priority of a ClusterCatalog does not satisfy a Constraint on CatalogSources, or the Constraint " +
+			"depends on what a ClusterCatalog does not have"},
+}
+
+// CatalogSourceInput is the input of JudgeCatalogSource.
+type CatalogSourceInput Write[olm.CatalogSource]
+
+// JudgeCatalogSource decides on creating a CatalogSource or changing its spec: it must satisfy every Constraint on
+// CatalogSources. A stored one that does not is judged like any other when its spec is changed: whether a change
+// matters depends on who makes it.
+func JudgeCatalogSource(in CatalogSourceInput) verdict.Verdict {
+	v := verdict.Verdict{Object: "catalogsource " + in.New.Metadata.Key()}
+	if in.Old != nil && in.Old.Spec.Digest == in.New.Spec.Digest {
+		return v
+	}
+	w := &constraint.Write{On: constraint.OnCatalogSource, Update: in.Old != nil, User: in.User, Groups: in.Groups,
+		UserUnknown: in.UserUnknown, Source: sourceOf(in.New)}
+	if in.Old != nil {
+		w.OldSource = sourceOf(in.Old)
+	}
+	for _, f := range in.Namespace.Constraints().JudgeWrite(w, in.Namespace.ForConstraints(), constraint.NewBudget(in.Interrupt)) {
+		recordWrite(&v, RuleCatalogSourceConstraint, "this CatalogSource", &f, constraint.Writer)
+	}
+	return v.Sorted()
+}
+
+// sourceOf returns a CatalogSource as Constraints see it.
+func sourceOf(c *olm.CatalogSource) constraint.Source {
+	return constraint.Source{
+		Name: c.Metadata.Name, Namespace: c.Metadata.Namespace, SourceType: c.Spec.SourceType, Address: c.Spec.Address,
+		ConfigMap: c.Spec.ConfigMap,
+		Publisher: c.Spec.Publisher, Image: c.Spec.Image, Registry: c.Spec.Registry(), Digest: c.Spec.ImageDigest(),
+		Priority: c.Spec.Priority,
+	}
+}
+
+// recordWrite records a Constraint that a write does not satisfy. One that is undecided only warns if all that it lacks
+// is tolerated.
+func recordWrite(v *verdict.Verdict, id verdict.RuleID, what string, f *constraint.Result, tolerated constraint.Attributes) {
+	source := state.ConstraintRef(f.Definition)
+	found := verdict.Finding{From: source, Accepted: state.MustSatisfy(f),
+		What: what + " is not judged by " + source.String() + ", since " + text.Escape(f.Why)}
+	switch {
+	case f.Outcome != constraint.Undecided || f.Attributes == 0 || f.Attributes&^tolerated != 0:
+		state.RecordConstraint(v, id, what, f)
+		return
+	case f.Attributes == constraint.Writer:
+		found.What = what + " may be refused by " + source.String() + ", which depends on the user who writes it"
+	}
+	v.Add(id, found)
+}
+
+// ClusterCatalogInput is the input of JudgeClusterCatalog.
+type ClusterCatalogInput Write[olm.ClusterCatalog]
+
+// catalogFields are what a Constraint may depend on without refusing a ClusterCatalog: it has no namespace, and none of
+// the other fields of a CatalogSource.
+const catalogFields = constraint.SourceFields | constraint.NamespaceLabels | constraint.Writer
+
+// JudgeClusterCatalog decides on creating a ClusterCatalog of OLM v1 or changing its image or its priority, by the
+// Constraints on CatalogSources: it must satisfy every one of them, as far as these depend on its name, image and
+// priority, on the cluster and on the user. Of others it warns.
+func JudgeClusterCatalog(in ClusterCatalogInput) verdict.Verdict {
+	v := verdict.Verdict{Object: "clustercatalog " + in.New.Metadata.Key()}
+	if in.Old != nil && in.Old.Spec == in.New.Spec {
+		return v
+	}
+	w := &constraint.Write{On: constraint.OnCatalogSource, Update: in.Old != nil, User: in.User, Groups: in.Groups,
+		UserUnknown: in.UserUnknown, Unknown: constraint.SourceFields, Source: sourceOfClusterCatalog(in.New)}
+	if in.New.Spec.Source.Type != olm.CatalogOfImage || in.Old != nil && in.Old.Spec.Source.Type != olm.CatalogOfImage {
+		w.Unknown |= constraint.SourceImage
+	}
+	if in.Old != nil {
+		w.OldSource = sourceOfClusterCatalog(in.Old)
+	}
+	for _, f := range in.Constraints.JudgeWrite(w, constraint.Namespace{Unknown: true}, constraint.NewBudget(in.Interrupt)) {
+		recordWrite(&v, RuleClusterCatalogConstraint, "this ClusterCatalog", &f, catalogFields)
+	}
+	return v.Sorted()
+}
+
+// sourceOfClusterCatalog returns a ClusterCatalog as Constraints on CatalogSources see it.
+func sourceOfClusterCatalog(c *olm.ClusterCatalog) constraint.Source {
+	return sourceOf(&olm.CatalogSource{Metadata: olm.ObjectMeta{Name: c.Metadata.Name},
+		Spec: olm.CatalogSourceSpec{Image: c.Spec.Source.Image.Ref, Priority: c.Spec.Priority}})
+}
 
 // The rules on OperatorGroups that code refers to.
 const (
@@ -59,25 +158,7 @@ func changing(judge func(*OperatorGroupInput) verdict.Finding) func(*OperatorGro
 }
 
 // OperatorGroupInput is the input of JudgeOperatorGroup.
-type OperatorGroupInput struct {
-	// New is the object as it would be stored, Old the stored one, nil on create.
-	New, Old  *olm.OperatorGroup
-	Namespace *state.Namespace
-	// ByOpgate reports whether the write comes from Opgate's own identity, as spec.operatorGroup of a policy requires.
-	ByOpgate bool
-	// User is the name of the user who writes, and Groups are those of the user.
-	User   string
-	Groups []string
-	// UserUnknown is set where neither is known, as in files.
-	UserUnknown bool
-	// Stored reports whether the group may exist already although Old is nil, as in files: operators that are installed
-	// do not show that it was deleted before.
-	Stored bool
-	// Now is that of PlanInput.
-	Now time.Time
-	// Interrupt is that of PlanInput.
-	Interrupt <-chan struct{}
-}
+type OperatorGroupInput Write[olm.OperatorGroup]
 
 // JudgeOperatorGroup decides on creating an OperatorGroup or changing its spec. Where a policy or a Constraint may
 // refuse operators, what the group changes of their rights is refused too: a verdict on an operator was
@@ -100,7 +181,9 @@ func JudgeOperatorGroup(in OperatorGroupInput) verdict.Verdict {
 	if in.Old != nil {
 		w.OldGroup = in.groupOf(in.Old)
 	}
-	recordWrite(&v, RuleOperatorGroupConstraint, "this OperatorGroup", w, in.Namespace, in.Interrupt)
+	for _, f := range in.Namespace.Constraints().JudgeWrite(w, in.Namespace.ForConstraints(), constraint.NewBudget(in.Interrupt)) {
+		recordWrite(&v, RuleOperatorGroupConstraint, "this OperatorGroup", &f, constraint.Writer)
+	}
 	if targets := in.New.Spec.TargetNamespaces; len(targets) > 1 && v.Decision == verdict.Allow && !in.ByOpgate {
 		v.Add(RuleOperatorGroupSeveralTargets, verdict.Finding{Field: "spec.targetNamespaces", Accepted: oneTarget,
 			What: "spec.targetNamespaces has several namespaces, " + text.Names(targets, verdict.MaxListed)})
@@ -108,9 +191,8 @@ func JudgeOperatorGroup(in OperatorGroupInput) verdict.Verdict {
 	return v.Sorted()
 }
 
-// orOverride is what allows a change of an OperatorGroup besides a policy.
-const orOverride = "; or let spec.operatorGroup of an OperatorPolicy write it, or give a reason in annotation " +
-	metakey.OverrideReason + " as a user with the verb override"
+// orOverrideGroup is what allows a change of an OperatorGroup besides a policy.
+const orOverrideGroup = "; or let spec.operatorGroup of an OperatorPolicy write it, " + orOverride
 
 // oneTarget is why an OperatorGroup should not have several targets.
 const oneTarget = "few operators support that, and OLM may drop it; name one namespace, or leave the targets out for all"
@@ -179,7 +261,7 @@ func widenedGroup(in *OperatorGroupInput) verdict.Finding {
 		accepted = "allowed are the target namespaces of the one that was deleted"
 	}
 	after := &in.New.Spec
-	f := verdict.Finding{Decision: verdict.Deny, Field: "spec.targetNamespaces", Accepted: accepted + orOverride + ends}
+	f := verdict.Finding{Decision: verdict.Deny, Field: "spec.targetNamespaces", Accepted: accepted + orOverrideGroup + ends}
 	switch {
 	case before.AllNamespaces():
 	case after.AllNamespaces():
@@ -222,7 +304,7 @@ func unattenuatedGroup(in *OperatorGroupInput) verdict.Finding {
 		what = "an OperatorGroup without serviceAccountName is not allowed"
 	}
 	return verdict.Finding{Decision: verdict.Deny, Field: "spec.serviceAccountName", What: what,
-		Accepted: "allowed is " + text.Name(before) + ", as which OLM installs here" + orOverride + ends}
+		Accepted: "allowed is " + text.Name(before) + ", as which OLM installs here" + orOverrideGroup + ends}
 }
 
 func unsafeUpgrades(in *OperatorGroupInput) verdict.Finding {
@@ -231,7 +313,7 @@ func unsafeUpgrades(in *OperatorGroupInput) verdict.Finding {
 		return verdict.Finding{}
 	}
 	return verdict.NotAllowed("upgradeStrategy "+text.Quote(strategy), "allowed is "+olm.UpgradeDefault+
-		orOverride).At("spec.upgradeStrategy")
+		orOverrideGroup).At("spec.upgradeStrategy")
 }
 
 // OverrideAsked returns the override that a write adds.
