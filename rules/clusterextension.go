@@ -189,10 +189,8 @@ func foreignExtensionVersion(in *ClusterExtensionInput, p *operatorpolicy.Policy
 		}
 	case version == "":
 		f.Accepted = "OLM v1 upgrades by itself unless it is one exact version; " + acceptedExact(p, in)
-	case p.MustNotHave:
-		f.Decision, f.Accepted = forbidsExact(p, in, version)
 	default:
-		f.Decision, f.Accepted = allowsExact(p, in, version)
+		f.Decision, f.Accepted = judgeExact(p, in, version)
 	}
 	switch f.Decision {
 	case verdict.Allow:
@@ -206,57 +204,47 @@ func foreignExtensionVersion(in *ClusterExtensionInput, p *operatorpolicy.Policy
 	return f
 }
 
-// forbidsExact judges an exact version by a mustnothave policy that restricts versions, and returns why it is refused.
-func forbidsExact(p *operatorpolicy.Policy, in *ClusterExtensionInput, version string) (verdict.Decision, string) {
-	forbidden := "the policy is mustnothave for " + p.ForbiddenText()
-	if !inRange(p, version) {
-		return verdict.Allow, ""
+// judgeExact judges an exact version, and returns why it is refused.
+func judgeExact(p *operatorpolicy.Policy, in *ClusterExtensionInput, version string) (verdict.Decision, string) {
+	within, accepted := inRange(p, version), acceptedExact(p, in)
+	if p.MustNotHave {
+		accepted = "the policy is mustnothave for " + p.ForbiddenText()
 	}
-	if len(p.Versions.Entries) == 0 {
-		return verdict.Deny, forbidden
+	if p.MustNotHave && !within || len(p.Versions.Entries) == 0 && (p.MustNotHave || within || p.StartingCSV == "") {
+		if within != p.MustNotHave {
+			return verdict.Allow, ""
+		}
+		return verdict.Deny, accepted
 	}
 	names, unknown := namesOfVersion(p, in, version)
 	switch {
+	case unknown != "" && p.MustNotHave:
+		return verdict.Hold, accepted + ", and " + unknown
 	case unknown != "":
-		return verdict.Hold, forbidden + ", and " + unknown
-	case slices.ContainsFunc(names, func(name string) bool { return p.Versions.Lists(name) || p.Versions.Binds(name) }):
-		return verdict.Deny, forbidden
+		return verdict.Hold, unknown + "; " + accepted
 	}
-	return verdict.Allow, ""
-}
-
-// allowsExact judges an exact version by a policy that allows only what it matches, and returns why it is refused.
-func allowsExact(p *operatorpolicy.Policy, in *ClusterExtensionInput, version string) (verdict.Decision, string) {
-	within := inRange(p, version)
-	if len(p.Versions.Entries) == 0 && (within || p.StartingCSV == "") {
-		if within {
-			return verdict.Allow, ""
-		}
-		return verdict.Deny, acceptedExact(p, in)
-	}
-	names, unknown := namesOfVersion(p, in, version)
-	if unknown != "" {
-		return verdict.Hold, unknown + "; " + acceptedExact(p, in)
-	}
-	var others []string
+	var refused []string
 	for _, name := range names {
 		switch {
+		case p.MustNotHave:
+			if p.Versions.Mentions(name) {
+				return verdict.Deny, accepted
+			}
 		case p.Versions.Binds(name):
 			return verdict.Hold, "the policy lists " + text.Name(name) +
 				" by the digest of its bundle image, which a ClusterExtension does not show"
 		case !p.NamesStart(name) && (!within || !p.MayBring(name)):
-			others = append(others, name)
+			refused = append(refused, name)
 		}
 	}
-	switch len(others) {
+	switch len(refused) {
 	case 0:
 		return verdict.Allow, ""
 	case len(names):
-		return verdict.Deny, acceptedExact(p, in)
-	default:
-		return verdict.Deny, "OLM v1 may take " + text.Names(others, verdict.MaxListed) +
-			", another release of this version, " + "which the policy does not allow"
+		return verdict.Deny, accepted
 	}
+	return verdict.Deny, "OLM v1 may take " + text.Names(refused, verdict.MaxListed) +
+		", another release of this version, which the policy does not allow"
 }
 
 // inRange reports whether an exact version is in spec.VersionRange; always if there is none.

@@ -141,17 +141,15 @@ func NewNeeds(key []byte, op, old *policyv1beta2.OperatorPolicy) (needs []depend
 	if edited || touched {
 		needs = append(needs, others...)
 	}
+	var stored []dependency.Need
 	if verified && !touched {
-		stored := AuthorNeeds(old)
-		needs = slices.DeleteFunc(needs, func(n dependency.Need) bool {
-			return slices.ContainsFunc(stored, func(o dependency.Need) bool { return reflect.DeepEqual(o, n) })
-		})
+		stored = AuthorNeeds(old)
 	}
 	seen := map[dependency.Right]bool{}
 	needs = slices.DeleteFunc(needs, func(n dependency.Need) bool {
 		right := n.Rights[len(n.Rights)-1]
-		again := seen[right]
-		seen[right] = true
+		again := seen[right] || slices.ContainsFunc(stored, func(o dependency.Need) bool { return reflect.DeepEqual(o, n) })
+		seen[right] = seen[right] || !again
 		return again
 	})
 	return needs, all

@@ -35,7 +35,12 @@ func (in *preview) warn(id verdict.RuleID, what, more string) {
 	in.v.Add(id, verdict.Finding{What: what, Accepted: more})
 }
 
-func (in *preview) ineffective(what, more string) { in.warn(RuleOperatorPolicyIneffective, what, more) }
+// ineffective warns of what has no effect, and what would change that; of nothing if that is "".
+func (in *preview) ineffective(what, more string) {
+	if more != "" {
+		in.warn(RuleOperatorPolicyIneffective, what, more)
+	}
+}
 
 func (in *preview) policy() {
 	p := in.p
@@ -280,46 +285,33 @@ func (in *preview) deletion() {
 
 // grants warns of what an OperatorPolicy needs and the installation withholds.
 func (in *preview) grants() {
-	p := in.p
-	ineffective := func(what, missing string) {
-		if missing != "" {
-			in.ineffective(what, missing)
-		}
-	}
-	spec := &in.op.Spec
+	p, spec := in.p, &in.op.Spec
 	if spec.RemovalBehavior.CustomResourceDefinitions == policyv1beta2.RemovalDelete {
-		ineffective("spec.removalBehavior.customResourceDefinitions Delete deletes none",
+		in.ineffective("spec.removalBehavior.customResourceDefinitions Delete deletes none",
 			in.Grants.Missing(grant.Definitions))
 	}
 	if spec.ComplianceConfig.DeploymentsUnavailable == policyv1beta2.ConfigNonCompliant &&
 		spec.ComplianceType != policyv1beta2.MustNotHave {
-		ineffective("spec.complianceConfig.deploymentsUnavailable has no effect", in.Grants.Missing(grant.Deployments))
+		in.ineffective("spec.complianceConfig.deploymentsUnavailable has no effect", in.Grants.Missing(grant.Deployments))
 	}
 	if p.Enforced && spec.ComplianceType == policyv1beta2.MustHave && p.TargetNamespace != "" &&
 		!in.Namespace(p.TargetNamespace).Exists() {
-		ineffective("namespace "+p.TargetNamespace+" does not exist and will not be created",
+		in.ineffective("namespace "+p.TargetNamespace+" does not exist and will not be created",
 			in.Grants.Missing(grant.Namespaces))
 	}
+	held, catalog := "every InstallPlan with package "+p.Package+" is held because of ", ""
+	if p.Catalog.Namespace != "" {
+		catalog = in.Grants.MissingCatalog(p.Catalog.Namespace)
+	}
 	if spec.Consent != nil {
-		ineffective("every InstallPlan with package "+p.Package+" is held because of spec.consent",
-			cmp.Or(in.Grants.Missing(grant.Contents), missingCatalog(p, &in.Grants)))
+		in.ineffective(held+"spec.consent", cmp.Or(in.Grants.Missing(grant.Contents), catalog))
 	}
 	if p.Age.Holds() {
-		ineffective("every InstallPlan with package "+p.Package+" is held because of spec.minimumAge",
-			missingCatalog(p, &in.Grants))
+		in.ineffective(held+"spec.minimumAge", catalog)
 	}
 	if p.CatalogImages.Holds() {
-		ineffective("every InstallPlan with package "+p.Package+" is held because of spec.catalog",
-			missingCatalog(p, &in.Grants))
+		in.ineffective(held+"spec.catalog", catalog)
 	}
-}
-
-// missingCatalog is MissingCatalog for the catalog of a policy; "" if it names none.
-func missingCatalog(p *operatorpolicy.Policy, g *grant.Set) string {
-	if p.Catalog.Namespace == "" {
-		return ""
-	}
-	return g.MissingCatalog(p.Catalog.Namespace)
 }
 
 // subscription warns of what OLM will not do for the Subscription that a policy asks for, in the words that this would

@@ -102,13 +102,11 @@ func reviewChange(
 		accept string
 	}{{heldText, true, "accept "}, {warnedText, false, "to end the warning, accept "}} {
 		if part.text != "" {
+			// The digest comes first, since a status cuts long messages.
+			accepted := part.accept + digest + " in " + verdict.AcceptedPath + ", or annotate the plan with " +
+				metakey.Consent + ended + "; " + verb + text.Truncate(text.Escape(part.text), maxSummary) + ends
 			found = append(found, review{id: RuleConsent, hold: part.hold,
-				Finding: verdict.Finding{Decision: verdict.Hold, What: name + " is held",
-					// The digest comes first, since a status cuts long messages.
-					Accepted: part.accept + digest + " in " + verdict.AcceptedPath + ", or annotate the plan with " +
-						metakey.Consent + ended + "; " + verb +
-						text.Truncate(text.Escape(part.text), maxSummary) + ends,
-					Digest: digest}})
+				Finding: verdict.OnHold(name, accepted).Accepting(digest)})
 		}
 	}
 	return found

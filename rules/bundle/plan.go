@@ -32,16 +32,13 @@ type Plan struct {
 	Input
 	Bundles []carrier.Bundle
 	budget  *constraint.Budget
-	// strict is set if something may refuse in this namespace; elsewhere problems are only warned of.
-	strict bool
 	// others are all that may satisfy the constraints that a bundle brings along; nil until first use.
 	others []*constraint.Bundle
 }
 
 // NewPlan reads the ClusterServiceVersions of a plan.
 func NewPlan(in Input) *Plan {
-	j := &Plan{Input: in, Bundles: carrier.OfPlan(in.Plan, in.Namespace), budget: constraint.NewBudget(in.Interrupt),
-		strict: in.Namespace.MayRefuse()}
+	j := &Plan{Input: in, Bundles: carrier.OfPlan(in.Plan, in.Namespace), budget: constraint.NewBudget(in.Interrupt)}
 	for i := range j.Bundles {
 		j.Bundles[i].CompareUnpacked(in.Namespace)
 	}
@@ -174,7 +171,7 @@ func (j *Plan) judgeNeeds(c *carrier.Bundle, v *verdict.Verdict) {
 		}
 		all[i].needs(j, c, func(what, accepted string) {
 			f := verdict.Finding{What: text.Name(c.Name) + " " + what, Accepted: accepted}
-			if j.strict {
+			if j.Namespace.MayRefuse() { // elsewhere problems are only warned of
 				f.Decision, f.What = verdict.Hold, f.What+" and is held"
 			}
 			v.Add(all[i].ID, f)

@@ -42,14 +42,11 @@ type ExceptionSpec struct {
 
 // Exception is one that is prepared for judging.
 type Exception struct {
+	ExceptionSpec
 	// index is the one in spec.exceptions.
-	index      int
-	versions   VersionList
-	pkg        string
-	namespaces []string
-	rules      []string
-	reason     string
-	expires    time.Time
+	index    int
+	versions VersionList
+	expires  time.Time
 	// ended is set if the leader has seen the end, or a later one, of which the status has the latest: a clock that is
 	// behind, or was set back, does not open the exception again, nor does a write that shortens or narrows it.
 	ended bool
@@ -102,8 +99,7 @@ func ReadExceptions(
 func readException(path *field.Path, from *ExceptionSpec, known []string) (e Exception, errs field.ErrorList) {
 	versions, ids := path.Child("versions"), path.Child("rules")
 	names, faults := (&reader{}).list(versions, from.Versions)
-	e = Exception{versions: newVersionList(names), pkg: from.Package, namespaces: from.Namespaces,
-		rules: from.Rules, reason: from.Reason}
+	e = Exception{ExceptionSpec: *from, versions: newVersionList(names)}
 	switch n := len(names); {
 	case n == 0:
 		errs = append(errs, field.Required(versions, "name the ClusterServiceVersions that the exception is for"))
@@ -124,12 +120,12 @@ func readException(path *field.Path, from *ExceptionSpec, known []string) (e Exc
 
 // in reports whether the exception counts in a namespace.
 func (e *Exception) in(namespace string) bool {
-	return len(e.namespaces) == 0 || slices.Contains(e.namespaces, namespace)
+	return len(e.Namespaces) == 0 || slices.Contains(e.Namespaces, namespace)
 }
 
 // sets reports whether the exception sets a rule aside in a namespace while it is in force.
 func (e *Exception) sets(id verdict.RuleID, namespace string) bool {
-	return slices.Contains(e.rules, string(id)) && e.in(namespace)
+	return slices.Contains(e.Rules, string(id)) && e.in(namespace)
 }
 
 // inForce reports whether the exception counts at a time. It does not while the time is not known.
@@ -140,7 +136,7 @@ func (e *Exception) inForce(now time.Time) bool {
 // Text returns the exception of a source as messages name it, after "set aside by".
 func (e *Exception) Text(source string) string {
 	return fmt.Sprintf("exception %d of %s until %s (%s)", e.index+1, source, e.expires.Format(time.RFC3339),
-		text.Quote(e.reason))
+		text.Quote(e.Reason))
 }
 
 // For returns the exception by which a rule does not refuse a ClusterServiceVersion in a namespace at a time; nil for
@@ -166,7 +162,7 @@ func (l Exceptions) ForName(id verdict.RuleID, csv, namespace string, now time.T
 func (l Exceptions) Names(id verdict.RuleID, now time.Time) []string {
 	var names []string
 	for i := range l {
-		if e := &l[i]; slices.Contains(e.rules, string(id)) && e.inForce(now) {
+		if e := &l[i]; slices.Contains(e.Rules, string(id)) && e.inForce(now) {
 			names = append(names, e.versions.names()...)
 		}
 	}
@@ -208,7 +204,7 @@ func (l Exceptions) Next(now time.Time) time.Time {
 
 // Of returns the exceptions that name a package, or none.
 func (l Exceptions) Of(pkg string) Exceptions {
-	return slices.DeleteFunc(slices.Clone(l), func(e Exception) bool { return e.pkg != "" && e.pkg != pkg })
+	return slices.DeleteFunc(slices.Clone(l), func(e Exception) bool { return e.Package != "" && e.Package != pkg })
 }
 
 // Ended returns the latest end of those that have ended, for the status; nothing if none has.
@@ -246,12 +242,12 @@ func (l Exceptions) Widened(before Exceptions) []string {
 func (e *Exception) widens(others Exceptions) bool {
 	for _, entry := range e.versions.Entries {
 		name, _ := olm.CutDigest(entry)
-		for _, id := range e.rules {
+		for _, id := range e.Rules {
 			covered := func(o Exception) bool {
-				return slices.Contains(o.rules, id) && !e.expires.After(o.expires) && (o.pkg == "" || o.pkg == e.pkg) &&
+				return slices.Contains(o.Rules, id) && !e.expires.After(o.expires) && (o.Package == "" || o.Package == e.Package) &&
 					(slices.Contains(o.versions.Entries, entry) || o.versions.Lists(name)) &&
-					(len(o.namespaces) == 0 || len(e.namespaces) > 0 &&
-						!slices.ContainsFunc(e.namespaces, func(n string) bool { return !o.in(n) }))
+					(len(o.Namespaces) == 0 || len(e.Namespaces) > 0 &&
+						!slices.ContainsFunc(e.Namespaces, func(n string) bool { return !o.in(n) }))
 			}
 			if !slices.ContainsFunc(others, covered) {
 				return true
@@ -272,14 +268,14 @@ func (l Exceptions) At(now time.Time) ExceptionState {
 	var s ExceptionState
 	for i := range l {
 		e := &l[i]
-		set, names := text.Names(unique(slices.Clone(e.rules)), verdict.MaxListed), text.Names(e.versions.Entries, verdict.MaxListed)
-		if e.pkg != "" {
-			names += " of package " + text.Name(e.pkg)
+		set, names := text.Names(unique(slices.Clone(e.Rules)), verdict.MaxListed), text.Names(e.versions.Entries, verdict.MaxListed)
+		if e.Package != "" {
+			names += " of package " + text.Name(e.Package)
 		}
-		if len(e.namespaces) > 0 {
-			names += " in " + text.Names(e.namespaces, verdict.MaxListed)
+		if len(e.Namespaces) > 0 {
+			names += " in " + text.Names(e.Namespaces, verdict.MaxListed)
 		}
-		until, reason := e.expires.Format(time.RFC3339), text.Quote(e.reason)
+		until, reason := e.expires.Format(time.RFC3339), text.Quote(e.Reason)
 		clause := fmt.Sprintf("exception %d sets %s aside for %s until %s (%s)", e.index+1, set, names, until, reason)
 		switch {
 		case !e.inForce(now):

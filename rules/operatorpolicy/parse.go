@@ -100,15 +100,13 @@ func parse(op *policyv1beta2.OperatorPolicy, exceptable []string, templates bool
 // faults returns what is not valid, the fields that hold first. Of a field that the schema refuses it returns only that.
 func (r *reader) faults() field.ErrorList {
 	all := append(r.refused, slices.DeleteFunc(r.errs, func(err *field.Error) bool { return !r.admits(err.Field) })...)
-	slices.SortStableFunc(all, func(a, b *field.Error) int {
-		switch {
-		case holds(a.Field) == holds(b.Field):
+	rank := func(err *field.Error) int {
+		if holds(err.Field) {
 			return 0
-		case holds(a.Field):
-			return -1
 		}
 		return 1
-	})
+	}
+	slices.SortStableFunc(all, func(a, b *field.Error) int { return rank(a) - rank(b) })
 	return all[:min(len(all), verdict.MaxFaults)]
 }
 

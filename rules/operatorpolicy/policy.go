@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -273,11 +274,8 @@ func unlessTemplate(s string) string {
 
 // TemplatesEnabled reports whether the policy framework resolves template text in this policy.
 func TemplatesEnabled(op *policyv1beta2.OperatorPolicy) bool {
-	switch op.Annotations[metakey.DisableTemplates] {
-	case "1", "t", "T", "true", "TRUE", "True": // what strconv.ParseBool accepts as true
-		return false
-	}
-	return true
+	disabled, _ := strconv.ParseBool(op.Annotations[metakey.DisableTemplates]) // another value disables nothing
+	return !disabled
 }
 
 // DependsOnCluster reports whether the meaning of a policy depends on cluster state: it has template text to resolve,
@@ -293,16 +291,11 @@ func dependsOnCluster(spec *policyv1beta2.OperatorPolicySpec, templates bool) bo
 // hasTemplate reports whether the JSON of a value contains template text.
 func hasTemplate(value any) bool {
 	raw, err := json.Marshal(value)
-	if err != nil {
+	var decoded any
+	if err != nil || json.Unmarshal(raw, &decoded) != nil {
 		return false // invalid JSON, which the API server never stores, has no template text
 	}
-	if bytes.Contains(raw, []byte(`\u007`)) { // braces may be escaped
-		var decoded any
-		if json.Unmarshal(raw, &decoded) != nil {
-			return false
-		}
-		raw, err = json.Marshal(decoded)
-	}
+	raw, err = json.Marshal(decoded) // without the escapes of what was written, as of braces
 	return err == nil && bytes.Contains(raw, []byte("{{"))
 }
 
@@ -322,16 +315,12 @@ func (p *Policy) Completed(completed *policyv1beta2.OperatorPolicy, problems []s
 		}
 		next = Parse(&restored, p.exceptable)
 	}
-	var faults []string
 	for _, err := range unfit {
 		if holds(err.Field) {
-			faults = append(faults, err.Field+" is not valid")
+			next.hold(err.Field + " is not valid")
 		}
 	}
-	if next.faults != "" {
-		faults = append(faults, next.faults)
-	}
-	next.faults, next.Invalid = strings.Join(faults, "; "), append(unfit, next.Invalid...)
+	next.Invalid = append(unfit, next.Invalid...)
 	next.MarkCompleted(problems)
 	return next
 }

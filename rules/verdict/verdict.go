@@ -275,6 +275,12 @@ func (f Finding) At(field string) Finding {
 	return f
 }
 
+// Accepting returns the finding with the digest by which the policy would accept it.
+func (f Finding) Accepting(digest string) Finding {
+	f.Digest = digest
+	return f
+}
+
 // Silent reports whether the rule has found nothing.
 func (f Finding) Silent() bool { return f.What == "" }
 
