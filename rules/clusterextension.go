@@ -42,20 +42,17 @@ var clusterExtensionRules = []rule[*ClusterExtensionInput]{
 }
 
 // bundleRulesOnExtensions are rules of package bundle that judge a ClusterExtension by each policy as well.
-var bundleRulesOnExtensions = []struct {
-	id       verdict.RuleID
-	byPolicy bundle.ByPolicy[*ClusterExtensionInput]
-}{
-	{bundle.RulePolicyUnreadable, bundle.ByPolicy[*ClusterExtensionInput]{
+var bundleRulesOnExtensions = []rule[*ClusterExtensionInput]{
+	{Rule: verdict.Rule{ID: bundle.RulePolicyUnreadable}, byPolicy: bundle.ByPolicy[*ClusterExtensionInput]{
 		Unreadable: func(_ *ClusterExtensionInput, p *operatorpolicy.Policy) verdict.Finding {
 			return bundle.Unreadable(p, "this ClusterExtension")
 		}}},
-	{bundle.RuleDependencyPending, bundle.ByAnyPolicy(
+	{Rule: verdict.Rule{ID: bundle.RuleDependencyPending}, byPolicy: bundle.ByAnyPolicy(
 		func(in *ClusterExtensionInput, p *operatorpolicy.Policy) verdict.Finding {
 			return in.Namespace.Suspended(p.Pending, p.Waits, p.Name, in.what())
 		})},
-	{bundle.RuleUpgrade, bundle.ByPolicy[*ClusterExtensionInput]{Allows: heldExtensionUpgrade}},
-	{bundle.RuleApprovalWindow, bundle.ByPolicy[*ClusterExtensionInput]{
+	{Rule: verdict.Rule{ID: bundle.RuleUpgrade}, byPolicy: bundle.ByPolicy[*ClusterExtensionInput]{Allows: heldExtensionUpgrade}},
+	{Rule: verdict.Rule{ID: bundle.RuleApprovalWindow}, byPolicy: bundle.ByPolicy[*ClusterExtensionInput]{
 		Allows: func(in *ClusterExtensionInput, p *operatorpolicy.Policy) verdict.Finding {
 			return bundle.OutsideWindow(in.Now, in.what(), p)
 		}}},
@@ -80,14 +77,9 @@ func JudgeClusterExtension(in ClusterExtensionInput) verdict.Verdict {
 			text.Quote(spec.Source.Type)+" that names no package", "write sourceType "+olm.ExtensionFromCatalog+
 			" with catalog.packageName").At("spec.source"))
 	}
-	for _, p := range in.Namespace.Governing(pkg) {
-		for i := range clusterExtensionRules {
-			p.Record(&v, clusterExtensionRules[i].ID, clusterExtensionRules[i].byPolicy.Judge(&in, p))
-		}
-		for i := range bundleRulesOnExtensions {
-			p.Record(&v, bundleRulesOnExtensions[i].id, bundleRulesOnExtensions[i].byPolicy.Judge(&in, p))
-		}
-	}
+	policies := in.Namespace.Governing(pkg)
+	judgeBy(clusterExtensionRules, &in, policies, &v)
+	judgeBy(bundleRulesOnExtensions, &in, policies, &v)
 	judgeExtensionConstraints(&in, &v)
 	return v.Sorted()
 }

@@ -51,6 +51,7 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/evidence"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -66,6 +67,19 @@ type rule[In any] struct {
 	judge    func(In, verdict.RuleID, *verdict.Verdict)
 	// previews is when judge also judges the Subscription that a policy asks for.
 	previews moment
+}
+
+// judgeBy judges by the rules of a kind: by each policy, and once for all of them.
+func judgeBy[In any](kind []rule[In], in In, policies []*operatorpolicy.Policy, v *verdict.Verdict) {
+	for i := range kind {
+		r := &kind[i]
+		for _, p := range policies {
+			p.Record(v, r.ID, r.byPolicy.Judge(in, p))
+		}
+		if r.judge != nil {
+			r.judge(in, r.ID, v)
+		}
+	}
 }
 
 // moment is when a policy that is written previews what its Subscription will be told.

@@ -170,11 +170,7 @@ func JudgeOperatorGroup(in OperatorGroupInput) verdict.Verdict {
 		return v
 	}
 	if !in.ByOpgate {
-		for i := range operatorGroupRules {
-			if r := &operatorGroupRules[i]; r.judge != nil {
-				r.judge(&in, r.ID, &v)
-			}
-		}
+		judgeBy(operatorGroupRules, &in, nil, &v)
 	}
 	w := &constraint.Write{On: constraint.OnOperatorGroup, Update: in.Old != nil, User: in.User, Groups: in.Groups,
 		UserUnknown: in.UserUnknown, Group: in.groupOf(in.New)}

@@ -143,15 +143,8 @@ func JudgeSubscription(in SubscriptionInput) verdict.Verdict {
 			if p.Unreadable() != "" { // it must not let anything through
 				p.Record(&v, bundle.RulePolicyUnreadable, bundle.Unreadable(p, "this Subscription"))
 			}
-			for i := range subscriptionRules {
-				p.Record(&v, subscriptionRules[i].ID, subscriptionRules[i].byPolicy.Judge(&in, p))
-			}
 		}
-		for i := range subscriptionRules {
-			if r := &subscriptionRules[i]; r.judge != nil {
-				r.judge(&in, r.ID, &v)
-			}
-		}
+		judgeBy(subscriptionRules, &in, policies, &v)
 	}
 	approval, decider := judgeApproval(&in, policies, &v)
 	if sub.Spec.StartingCSV != "" && approval != olm.ApprovalManual {
