@@ -59,12 +59,6 @@ func TestE1OneViolationCoversAll(t *testing.T) {
 			new:        csv("a better name", pods, etcd),
 			want:       verdict.Deny,
 		},
-		"other fields under a rule on properties": {
-			constraint: certified,
-			old:        csv("etcd", pods, etcd),
-			new:        csv("a better name", pods, etcd),
-			want:       verdict.Allow,
-		},
 		"other properties under a rule on permissions": {
 			constraint: noWildcards,
 			old:        csv("etcd", pods, etcd),
