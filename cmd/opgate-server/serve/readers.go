@@ -44,11 +44,8 @@ func (p *process) addReaders(policyVersions <-chan string) (*snapshot.Feed, *pac
 		MaxStaleness: o.MaxStaleness,
 		Panics:       p.panics, Log: p.log.WithName("snapshot"), Now: p.now,
 	})
-	versions, err := clusterversion.New(clusterversion.Options{Config: p.config, Changed: feed.SetCluster,
+	versions := clusterversion.New(clusterversion.Options{Config: p.config, Changed: feed.SetCluster,
 		Log: p.log.WithName("cluster-version")})
-	if err != nil {
-		return nil, nil, err
-	}
 	catalogs := packages.New(packages.Options{Client: p.dynamic, Changed: feed.PackageChanged,
 		Log: p.log.WithName("packages"), Now: p.now})
 	resolver, err := templates.New(templates.Options{Config: p.config, Namespace: o.Namespace, Key: p.key.Key,
