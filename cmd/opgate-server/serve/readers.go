@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/opgate/opgate/admission/olmidentity"
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/snapshot/clusterversion"
@@ -92,15 +93,17 @@ const (
 func (o *Options) externalDefinition() bool { return o.OperatorPolicyDefinition == externalDefinition }
 
 // addDefinition adds what follows the definition of OperatorPolicy, where another program owns it; else it returns nil.
-func (p *process) addDefinition() (watcher *definition.Watcher, err error) {
-	if p.options.externalDefinition() {
-		if watcher, err = definition.NewWatcher(p.dynamic, p.log.WithName("definition")); err != nil {
-			return nil, err
-		}
-		err = p.add(watcher)
+func (p *process) addDefinition() (*definition.Watcher, error) {
+	metrics.Registry.MustRegister(definition.Version)
+	if !p.options.externalDefinition() {
+		definition.Version.WithLabelValues(policyv1beta2.Version).Set(1)
+		return nil, nil
 	}
-	metrics.Registry.MustRegister(definition.NewCollector(watcher))
-	return watcher, err
+	watcher, err := definition.NewWatcher(p.dynamic, p.log.WithName("definition"))
+	if err != nil {
+		return nil, err
+	}
+	return watcher, p.add(watcher)
 }
 
 // addOLMIdentity adds the verification of OLM's account, and returns it with the users that may be OLM instead.
