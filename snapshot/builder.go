@@ -178,8 +178,6 @@ func (b *Builder) Scoped(read *dependency.Policy) *dependency.Policy {
 
 // Completer completes policies: template text, and fields that the author omitted.
 type Completer interface {
-	// Needed reports whether a policy depends on the cluster at all.
-	Needed(op *policyv1beta2.OperatorPolicy) bool
 	// Policy is called with each new state of a policy and must not block. The result is passed to Feed.Completed.
 	Policy(op *policyv1beta2.OperatorPolicy)
 	// Forget ends the work for a deleted policy.

@@ -292,7 +292,7 @@ func addTo(
 		Log: logr.Discard(),
 		Now: time.Now, MaxStaleness: 10 * time.Second})
 	packages := packages.New(packages.Options{Client: objects, Now: time.Now, Changed: feed.PackageChanged})
-	resolver, err := templates.New(templates.Options{Config: mgr.GetConfig(), Packages: packages,
+	resolver, err := templates.New(templates.Options{Config: mgr.GetConfig(), Package: packages.Get,
 		Publish: feed.Completed})
 	if err != nil {
 		return err

@@ -50,7 +50,7 @@ func (p *process) addReaders(policyVersions <-chan string) (*snapshot.Feed, *pac
 	catalogs := packages.New(packages.Options{Client: p.dynamic, Changed: feed.PackageChanged,
 		Log: p.log.WithName("packages"), Now: p.now})
 	resolver, err := templates.New(templates.Options{Config: p.config, Namespace: o.Namespace, Key: p.key.Key,
-		Packages: catalogs, DefaultNamespace: o.DefaultNamespace, Publish: feed.Completed,
+		Package: catalogs.Get, DefaultNamespace: o.DefaultNamespace, Publish: feed.Completed,
 		Log: p.log.WithName("resolve")})
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the resolver of templates: %w", err)
