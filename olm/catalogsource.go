@@ -3,7 +3,6 @@ package olm
 import (
 	"crypto/sha256"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -83,9 +82,6 @@ func (s *CatalogSourceSpec) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// imageDigest is the digest of an image reference, as container runtimes read it.
-var imageDigest = regexp.MustCompile(`^[^@]+@(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$`)
-
 // defaultRegistry is where container runtimes pull images from that name no registry.
 const defaultRegistry = "docker.io"
 
@@ -98,13 +94,8 @@ func (s *CatalogSourceSpec) ServedImage() string {
 	return s.Image
 }
 
-// ImageDigest returns the digest that the reference of the served image ends in, such as "sha256:…"; "" for a tag.
-func (s *CatalogSourceSpec) ImageDigest() string {
-	if m := imageDigest.FindStringSubmatch(s.ServedImage()); m != nil {
-		return m[1]
-	}
-	return ""
-}
+// ImageDigest returns the digest that the reference of the served image ends in; "" for a tag.
+func (s *CatalogSourceSpec) ImageDigest() string { return ImageDigest(s.ServedImage()) }
 
 // Registry returns the host, with its port if there is one, that the served image is pulled from; "" without an image.
 func (s *CatalogSourceSpec) Registry() string {
@@ -189,18 +180,12 @@ func DecodeCatalogPod(raw []byte) (*CatalogPod, error) {
 		statuses, container = pod.Status.InitContainerStatuses, extractContainer
 	}
 	if i := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return s.Name == container }); i >= 0 {
-		served.Digest = digestOfID(statuses[i].ImageID)
+		// "docker.io/a/b@sha256:…", with or without a scheme, or the digest alone
+		if id := statuses[i].ImageID; ValidDigest(id) {
+			served.Digest = id
+		} else {
+			served.Digest = ImageDigest(id)
+		}
 	}
 	return served, nil
-}
-
-// digestOfID returns the digest in an imageID: "docker.io/a/b@sha256:…", with or without a scheme, or the digest alone.
-func digestOfID(id string) string {
-	if !strings.Contains(id, "@") {
-		id = "@" + id
-	}
-	if m := imageDigest.FindStringSubmatch("image" + id[strings.LastIndexByte(id, '@'):]); m != nil {
-		return m[1]
-	}
-	return ""
 }

@@ -218,10 +218,11 @@ const (
 	maxConfigValues = 2048
 	maxConfigBytes  = 16 << 10
 	maxConfigFault  = 200
-	// maxReportedValues and maxReportedBytes bound lists that are only reported on: the conditions of a Subscription,
-	// and the install modes of a ClusterServiceVersion.
+	// maxReportedValues and maxReportedBytes bound the conditions of a Subscription, which are only reported on.
 	maxReportedValues = 1024
 	maxReportedBytes  = 64 << 10
+	// maxInstallModes bounds the install modes of a ClusterServiceVersion, of which OLM knows four.
+	maxInstallModes = 16
 	// maxStoredDeployments bounds the Deployments of one operator, of which those in use have a dozen; maxUnmet the
 	// requirements that it does not meet, of which the first are shown, and maxUnmetText each of them, in bytes.
 	maxStoredDeployments = 1000
@@ -231,11 +232,6 @@ const (
 	// six values.
 	maxConditionValues = 4096
 )
-
-func tooLargeToReport(raw []byte) bool {
-	n, _ := apijson.Measure(raw)
-	return n > maxReportedValues || len(raw) > maxReportedBytes
-}
 
 // Group is the API group of OLM, of which the Constraint is part too.
 const Group = "operators.coreos.com"
