@@ -13,6 +13,7 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/verdict"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // waiting returns a plan of a namespace.
@@ -58,10 +59,12 @@ func gathered(t *testing.T, registry *prometheus.Registry) string {
 	return strings.Join(all, "\n")
 }
 
+func leads() *snapshot.Snapshot { return &snapshot.Snapshot{} }
+
 // TestPendingPlans follows plans from their creation to their approval.
 func TestPendingPlans(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	p := NewMetrics(registry, prometheus.NewRegistry()).pending
+	p := newPending(registry, leads)
 	noon := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	now := noon
 	clock := func() time.Time { return now }
@@ -114,7 +117,7 @@ func TestPendingPlans(t *testing.T) {
 // TestDeadlineOfUpgrades exports the first one of the upgrades that wait, and none once these are approved.
 func TestDeadlineOfUpgrades(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	p := newPending(registry)
+	p := newPending(registry, leads)
 	noon := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	clock := func() time.Time { return noon }
 	check := func(want string) {

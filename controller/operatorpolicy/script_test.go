@@ -302,7 +302,7 @@ func addTo(
 	feed.Lead()
 	writer := apply.Writer{Store: store, Metrics: apply.NewMetrics(registry)}
 	loop := &operatorpolicy.Controller{Shared: apply.Shared{Writer: writer, Log: logr.Discard(), Now: now},
-		Packages: packages, Metrics: operatorpolicy.NewMetrics(registry, registry),
+		Packages: packages, Metrics: operatorpolicy.NewMetrics(registry, registry, store.Load),
 		Key:        func() []byte { return []byte("key") },
 		Ungoverned: rules.ApproveUngoverned, HistoryLength: 10, Escaped: func(string, string) []string { return nil }}
 	compared := &catalogs.Controller{Shared: apply.Shared{Writer: writer, Log: logr.Discard(), Now: time.Now},

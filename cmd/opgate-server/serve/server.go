@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	stdlog "log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -79,7 +79,8 @@ func serveOn(
 			WriteTimeout:      writeTimeout,
 			IdleTimeout:       idleTimeout,
 			MaxHeaderBytes:    maxHeaderBytes,
-			ErrorLog:          stdlog.New(logWriter{log.WithName("webhooks")}, "", 0),
+			// such as that a client does not trust our certificate
+			ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(log.WithName("webhooks")), slog.LevelInfo),
 		},
 	}
 	return s
@@ -109,14 +110,6 @@ func answer(shutdownContext context.Context, mux http.Handler) http.HandlerFunc 
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTimeout))
 		mux.ServeHTTP(w, r)
 	}
-}
-
-// logWriter receives the messages of net/http, such as that a client does not trust our certificate.
-type logWriter struct{ log logr.Logger }
-
-func (w logWriter) Write(line []byte) (int, error) {
-	w.log.Info("a connection failed", "error", string(line[:max(0, len(line)-1)]))
-	return len(line), nil
 }
 
 // untilShutdown ends what writes to the cluster when the process receives SIGTERM, so that another replica takes over

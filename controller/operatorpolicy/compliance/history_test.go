@@ -88,9 +88,13 @@ func TestHistory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var history []policyv1beta2.HistoryEvent
+			most := c.most
+			if most == 0 {
+				most = 10
+			}
 			for _, r := range c.reports {
 				before := slices.Clone(history)
-				next := nextHistory(history, r.message, noon.Add(time.Duration(r.at*float64(time.Second))), c.most)
+				next := nextHistory(history, r.message, noon.Add(time.Duration(r.at*float64(time.Second))), most)
 				if diff := cmp.Diff(before, history); diff != "" {
 					t.Fatalf("the previous history was changed: %s", diff)
 				}

@@ -265,7 +265,7 @@ func (s *site) turn(t *testing.T) (Outcome, *Event) {
 		s.delete(a)
 		after.Replace(a.Done)
 	}
-	status, event := Finish(in, after, 0)
+	status, event := Finish(in, after, 10)
 	raw, err := json.Marshal(status)
 	if err != nil {
 		t.Fatal(err)
