@@ -167,11 +167,11 @@ func (d *draft) rejudge(namespace string) {
 
 // Scoped returns a parsed Policy, with namespaces only for namespaced kinds, as far as these are known: only the leader
 // reads CustomResourceDefinitions.
-func (b *Builder) Scoped(read *dependency.Policy) *dependency.Policy {
-	if len(b.clusterScoped) == 0 {
-		return read
+func (b *Builder) Scoped(p *Policy) *dependency.Policy {
+	if len(b.clusterScoped) == 0 || p.Object == nil {
+		return p.graphed
 	}
-	return read.Scoped(func(group, kind string) bool {
+	return p.graphed.Scoped(p.Object, func(group, kind string) bool {
 		return b.clusterScoped[schema.GroupKind{Group: group, Kind: kind}]
 	})
 }

@@ -288,7 +288,7 @@ func (d *draft) updateGraph() {
 		o := c.Object()
 		switch {
 		case o.kind == Policies && c.Now != nil:
-			d.next.graph = d.next.graph.WithPolicy(d.Scoped(o.Policy().graphed))
+			d.next.graph = d.next.graph.WithPolicy(d.Scoped(o.Policy()))
 		case o.kind == Policies:
 			d.next.graph = d.next.graph.WithoutPolicy(o.Namespace, o.Name)
 		case c.Now != nil && o.PolicySet().Read != nil:
@@ -302,7 +302,7 @@ func (d *draft) updateGraph() {
 func (d *draft) graph() *dependency.Graph {
 	var policies []*dependency.Policy
 	for _, o := range d.next.Objects(Policies, InCluster()) {
-		policies = append(policies, d.Scoped(o.Policy().graphed))
+		policies = append(policies, d.Scoped(o.Policy()))
 	}
 	var sets []*dependency.Set
 	for _, o := range d.next.Objects(PolicySets, InCluster()) {
