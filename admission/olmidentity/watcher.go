@@ -91,7 +91,7 @@ func (w *Watcher) Start(ctx context.Context) error {
 			w.failure.Store(&err)
 			w.notify()
 		}
-		running.Go(func() { o.Run(ctx) })
+		running.Go(func() { _ = o.Start(ctx) })
 	}
 	retry := time.NewTimer(0)
 	defer retry.Stop()

@@ -206,7 +206,7 @@ func (w *Watcher) watchOpenShift(ctx context.Context) {
 			w.update(func() { w.openShiftKnown = true })
 		}
 	}
-	version.Run(ctx)
+	_ = version.Start(ctx)
 }
 
 // desired returns the version that the cluster has or is being upgraded to.

@@ -151,7 +151,7 @@ func (w *Watcher) version() string {
 func (w *Watcher) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { w.object.Run(ctx) })
+	running.Go(func() { _ = w.object.Start(ctx) })
 	for {
 		select {
 		case <-ctx.Done():
