@@ -147,7 +147,8 @@ const (
 
 // Finish returns the status of the policy after an evaluation, and the event to report, or nil. The conditions
 // of the outcome are those after its actions. It is idempotent: for its own result it returns the
-// same status and no event. The history has at most historyMost entries.
+// same status and no event. The history has at most historyMost entries, 10 if that is less
+// than 1.
 func Finish(in *Input, out Outcome, historyMost int) (policyv1beta2.OperatorPolicyStatus, *Event) {
 	previous := &in.Policy.Status
 	out.Conditions = in.withLeftBehind(out.Conditions)

@@ -121,11 +121,19 @@ func newEvaluation(in *Input, w *wanted) *evaluation {
 	if in.Policy.Spec.IsMustNotHave() {
 		return e // the catalog is not needed
 	}
-	if e.manifest = in.Package(e.catalog); e.manifest != nil {
+	if e.manifest = in.manifest(e.catalog); e.manifest != nil {
 		e.catalog = e.manifest.Catalog
 		e.channel = cmp.Or(e.channel, e.manifest.DefaultChannel)
 	}
 	return e
+}
+
+// manifest returns the package in a catalog that may be specified in part.
+func (in *Input) manifest(c olm.Catalog) *catalog.Package {
+	if in.Package == nil {
+		return nil
+	}
+	return in.Package(c)
 }
 
 func validated() Condition {

@@ -115,10 +115,9 @@ func TestEvaluateManyObjects(t *testing.T) {
 // A policy without defaults, in a namespace of which nothing is known.
 func TestEvaluateNothing(t *testing.T) {
 	op := &policyv1beta2.OperatorPolicy{}
+	checkOutcome(t, &Input{Policy: op, Rules: rules.NewOperatorPolicy(op)}, "nothing")
 	in := input(enforced)
-	checkOutcome(t, &Input{Policy: op, Rules: rules.NewOperatorPolicy(op), CatalogSource: in.CatalogSource,
-		Package: in.Package}, "nothing")
-	in.Namespace, in.Deployments, in.Approvals = nil, nil, nil
+	in.Namespace, in.Deployments, in.CatalogSource, in.Package, in.Approvals = nil, nil, nil, nil, nil
 	checkOutcome(t, in, "nothing known")
 }
 

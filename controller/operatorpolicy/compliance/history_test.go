@@ -88,13 +88,9 @@ func TestHistory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var history []policyv1beta2.HistoryEvent
-			most := c.most
-			if most == 0 {
-				most = 10
-			}
 			for _, r := range c.reports {
 				before := slices.Clone(history)
-				next := nextHistory(history, r.message, noon.Add(time.Duration(r.at*float64(time.Second))), most)
+				next := nextHistory(history, r.message, noon.Add(time.Duration(r.at*float64(time.Second))), c.most)
 				if diff := cmp.Diff(before, history); diff != "" {
 					t.Fatalf("the previous history was changed: %s", diff)
 				}

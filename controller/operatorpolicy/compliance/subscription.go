@@ -370,7 +370,7 @@ func (e *evaluation) catalogProblems() []string {
 		!inPart || e.manifest != nil {
 		return nil
 	}
-	other := e.Package(olm.Catalog{})
+	other := e.Input.manifest(olm.Catalog{})
 	if other == nil {
 		return nil // the package may still appear in any catalog
 	}
