@@ -247,7 +247,7 @@ type Templated struct {
 
 // TemplatedParts are all of them.
 var TemplatedParts = []Templated{
-	{"spec.versions", func(s *policyv1beta2.OperatorPolicySpec) any { return &s.Versions }},
+	{"spec.versions", func(s *policyv1beta2.OperatorPolicySpec) any { return (*[]string)(&s.Versions) }},
 	{"spec.versionRange", func(s *policyv1beta2.OperatorPolicySpec) any { return &s.VersionRange }},
 	{"spec.subscription", func(s *policyv1beta2.OperatorPolicySpec) any { return &s.Subscription }},
 	{"spec.operatorGroup", func(s *policyv1beta2.OperatorPolicySpec) any { return &s.OperatorGroup }},
