@@ -109,6 +109,24 @@ func TestEscalation(t *testing.T) {
 	}
 }
 
+// TestUnknownFieldsWarn: unknown fields are warned of where the spec changes, and not where a mark does.
+func TestUnknownFieldsWarn(t *testing.T) {
+	stored := policy(t, []string{"- objectDefinition: {apiVersion: v1, kind: X}"})
+	put(stored, "a", "spec", "unknown")
+	remarked, edited := stored.DeepCopy(), stored.DeepCopy()
+	put(remarked, "a", "metadata", "annotations", metakey.Verified)
+	put(edited, "a", "spec", "another")
+	for object, want := range map[*unstructured.Unstructured]int{stored: 1, remarked: 0, edited: 2} {
+		old := stored
+		if object == stored {
+			old = nil
+		}
+		if got := send(t, newGate(t, storeOf(t), &rights{}), "tenant", false, old, object); len(got.warnings) != want {
+			t.Errorf("%v: the warnings are %q, want %d", object, got.warnings, want)
+		}
+	}
+}
+
 // TestEscalationByEnabling checks the rights of the user who enables a Policy that another user has stored.
 func TestEscalationByEnabling(t *testing.T) {
 	authorizer := &rights{}

@@ -128,7 +128,7 @@ func TestScenariosNameThreats(t *testing.T) {
 	}
 }
 
-// TestSelect checks that the scenarios that are played with kubectl have every way of writing once, and that these call
+// TestSelect checks that the scenarios that are played with kubectl have each way of writing once, and that these call
 // every webhook that is shipped, for each of its operations.
 func TestSelect(t *testing.T) {
 	scenarios, err := scenario.Load(scenarioDir, versions)
@@ -141,11 +141,6 @@ func TestSelect(t *testing.T) {
 			t.Errorf("%s and %s write in the same way", before.Name, s.Name)
 		}
 		selected[s.Way()] = s
-	}
-	for _, s := range scenarios {
-		if selected[s.Way()] == nil && s.Catalog == nil {
-			t.Errorf("no scenario is selected that writes as %s does: %+v", s.Name, s.Way())
-		}
 	}
 	type request struct {
 		resource  string

@@ -17,6 +17,7 @@ import (
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/opgate/opgate/admission"
 	"github.com/opgate/opgate/admission/olmidentity"
 	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/snapshot"
@@ -115,7 +116,7 @@ func (p *process) addOLMIdentity() (*olmidentity.Identity, *olmidentity.Candidat
 	identity, log := olmidentity.New(account), p.log.WithName("olm-identity")
 	metrics.Registry.MustRegister(olmidentity.NewCollector(identity), olmidentity.NewLastSeen(identity))
 	watcher, err := olmidentity.NewWatcher(olmidentity.Options{Identity: identity, Client: p.dynamic,
-		Rights: p.authorization.SubjectAccessReviews(), Namespace: p.options.Namespace,
+		Rights: admission.SubjectAccessReviews{Client: p.authorization.SubjectAccessReviews()}, Namespace: p.options.Namespace,
 		AcknowledgedNamespace: types.UID(p.options.OLMNamespaceUID), Log: log})
 	if err != nil {
 		return nil, nil, err
