@@ -28,8 +28,7 @@ import (
 	"github.com/opgate/opgate/snapshot/templates"
 )
 
-// addReaders adds what watches the cluster on every replica: the feed of the snapshot, and what completes the snapshot,
-// which passes on what it finds to the feed.
+// addReaders adds what watches the cluster on every replica: the feed of the snapshot, and what passes on more to it.
 func (p *process) addReaders(policyVersions <-chan string) (*snapshot.Feed, *packages.Cache, error) {
 	var omitted []*snapshot.Kind
 	if p.grants.Missing(grant.Deployments) != "" {
@@ -116,8 +115,8 @@ func (p *process) addOLMIdentity() (*olmidentity.Identity, *olmidentity.Candidat
 	identity, log := olmidentity.New(account), p.log.WithName("olm-identity")
 	metrics.Registry.MustRegister(olmidentity.NewCollector(identity), olmidentity.NewLastSeen(identity))
 	watcher, err := olmidentity.NewWatcher(olmidentity.Options{Identity: identity, Client: p.dynamic,
-		Rights: admission.SubjectAccessReviews{Client: p.authorization.SubjectAccessReviews()}, Namespace: p.options.Namespace,
-		AcknowledgedNamespace: types.UID(p.options.OLMNamespaceUID), Log: log})
+		Rights: admission.SubjectAccessReviews{Client: p.authorization.SubjectAccessReviews()}, Log: log,
+		Namespace: p.options.Namespace, AcknowledgedNamespace: types.UID(p.options.OLMNamespaceUID)})
 	if err != nil {
 		return nil, nil, err
 	}
