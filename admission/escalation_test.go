@@ -116,9 +116,8 @@ func TestUnknownFieldsWarn(t *testing.T) {
 	remarked, edited := stored.DeepCopy(), stored.DeepCopy()
 	put(remarked, "a", "metadata", "annotations", metakey.Verified)
 	put(edited, "a", "spec", "another")
-	gate := newGate(t, storeOf(t), &rights{})
 	for object, want := range map[*unstructured.Unstructured]int{remarked: 0, edited: 2} {
-		warnings := send(t, gate, "tenant", false, stored, object).warnings
+		warnings := send(t, newGate(t, storeOf(t), &rights{}), "tenant", false, stored, object).warnings
 		if n := strings.Count(strings.Join(warnings, "\n"), "(policy/field)"); n != want {
 			t.Errorf("%v: the warnings are %q, want %d of the rule", object, warnings, want)
 		}
