@@ -53,7 +53,7 @@ var commands = []struct {
 	{document: "docs/diff.md", begins: "opgate diff --from-bundle", tests: []string{"TestBundles"}},
 	{document: "docs/diff.md", begins: "kubectl opgate diff", tests: []string{"TestLoopOLM"}},
 	{document: "docs/diff.md", begins: "$ opgate diff -f", tests: []string{"TestDocument"}},
-	{document: "docs/diff.md", begins: "$ opgate diff --catalog", tests: []string{"TestDocument"}},
+	{document: "docs/diff.md", begins: "opgate diff --catalog", tests: []string{"TestCatalog"}},
 	{document: "docs/diff.md", begins: "kubectl get installplans",
 		why: "prints objects of a cluster; TestFiles compares such objects"},
 	{document: "docs/disconnected.md", begins: "helm install opgate", tests: []string{"TestInstall", "TestValues"}},

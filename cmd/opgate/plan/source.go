@@ -59,7 +59,7 @@ func readFiles(ctx context.Context, name, pkg string, read func(files int)) (*ca
 		}
 		name = dir
 	}
-	root, err := diff.CatalogFS(name, pkg, read)
+	root, err := diff.CatalogFS(name, read, pkg)
 	if err != nil {
 		return nil, err
 	}
