@@ -3,7 +3,6 @@
 package report
 
 import (
-	"cmp"
 	"context"
 	"io"
 	"maps"
@@ -68,7 +67,7 @@ func Command(now func() time.Time) *cobra.Command {
 		Example: example,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cmp.Or(self.CheckFiles(o.files), self.CheckOutput(o.output, formatNames())); err != nil {
+			if err := self.CheckFiles(o.files); err != nil {
 				return err
 			}
 			if len(o.files) > 0 && (len(o.contexts) > 0 || o.kubeconfig.Given()) {
