@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -295,20 +294,26 @@ func TestServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range []*catalogPackage{want, got} {
-		for i := range o.channels {
-			o.channels[i].Schema = ""
-			slices.SortFunc(o.channels[i].Entries, func(a, b declcfg.ChannelEntry) int { return strings.Compare(a.Name, b.Name) })
-		}
-	}
-	if diff := cmp.Diff(want.channels, got.channels); diff != "" {
-		t.Errorf("the channels differ (-file +served):\n%s", diff)
-	}
 	if diff := cmp.Diff(want.pkg(olm.Catalog{}), got.pkg(olm.Catalog{})); diff != "" {
 		t.Errorf("the packages differ (-file +served):\n%s", diff)
 	}
 	if _, err := readServed(t.Context(), serve(t, content), "vault", nil); err == nil || !strings.Contains(err.Error(), "package vault") {
 		t.Errorf("of a package that is not served: %v", err)
+	}
+}
+
+// TestMetadata: what a catalog with the metadata of a bundle alone serves as its contents is not compared.
+func TestMetadata(t *testing.T) {
+	catalog := fbc("stable: {name: v2, replaces: v1}, {name: v1}")
+	catalog = strings.ReplaceAll(catalog, "properties: [", "properties: [{type: olm.csv.metadata, value: {minKubeVersion: 1.31.0}}, ")
+	var r Result
+	args := []string{"etcd", "--catalog", writeCatalog(t, catalog), "--from", "v1", "-o", "json",
+		"-p", file(t, "policy.yaml", policy("consent: {permissions: Hold},"))}
+	if err := json.Unmarshal([]byte(run(t, args...)), &r); err != nil || len(r.Steps) != 1 {
+		t.Fatalf("%v, %d steps, want 1", err, len(r.Steps))
+	}
+	if s := r.Steps[0]; s.NotCompared != withoutContents || s.MinKubeVersion != "1.31.0" || s.Decision != "Hold" {
+		t.Errorf("the step is %s, needs Kubernetes %q, and is not compared since %q", s.Decision, s.MinKubeVersion, s.NotCompared)
 	}
 }
 
@@ -351,8 +356,8 @@ func TestForward(t *testing.T) {
 	}
 	defer stop()
 	o, err := readServed(t.Context(), local, "etcd", nil)
-	if err != nil || len(o.bundles) != 2 {
-		t.Errorf("%v, the catalog has %d bundles, want 2", err, len(o.bundles))
+	if err != nil || len(o.channels[0].bundles) != 2 {
+		t.Errorf("%v, the catalog has not 2 bundles", err)
 	}
 }
 
