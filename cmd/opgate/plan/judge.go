@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -55,6 +54,12 @@ type step struct {
 	because string
 }
 
+// deprecation is a message of a catalog on a version, its channel or its package.
+type deprecation struct {
+	Of      string `json:"of"`
+	Message string `json:"message"`
+}
+
 // judge judges the steps of a path, each as if those before it had been taken. It has the state of a cluster, and adds
 // to it what OLM would write.
 type judge struct {
@@ -76,10 +81,10 @@ type judge struct {
 // begin prepares judging, and adds what is installed, in place of before, if the state does not have it.
 func (j *judge) begin(from installed, before string) error {
 	others, compare := j.builder.Packages, j.builder.Changes
-	known := j.pkg(j.catalog)
+	j.Package.Catalog = j.catalog
 	j.builder.Packages = func(pkg, csv string, source olm.Catalog) *catalog.Package {
 		if pkg == j.Name && source == j.catalog {
-			return known
+			return j.Package
 		}
 		return others(pkg, csv, source)
 	}
@@ -122,8 +127,14 @@ const madeUID = "opgate-plan-"
 // step judges a hop, and then adds what OLM would have written.
 func (j *judge) step(h hop) (*step, error) {
 	b := j.bundle(h.CSV)
-	s := &step{hop: h, Image: b.GetBundlePath(), Deprecated: j.deprecations(h.CSV, h.Channel), MinKubeVersion: csvOf(b).Spec.MinKubeVersion,
+	s := &step{hop: h, Image: b.GetBundlePath(), Deprecated: []deprecation{}, MinKubeVersion: csvOf(b).Spec.MinKubeVersion,
 		Changes: []change.Difference{}, By: []string{}, Warnings: []string{}}
+	d, _ := j.Deprecations(h.CSV, []string{h.Channel})
+	for _, of := range []deprecation{{"version", d.Version}, {"channel", d.Channel}, {"package", d.Package}} {
+		if of.Message != "" {
+			s.Deprecated = append(s.Deprecated, of)
+		}
+	}
 	if openShift := propertyOf(b, "olm.maxOpenShiftVersion"); openShift != nil {
 		s.MaxOpenShiftVersion = fmt.Sprint(openShift)
 	}
@@ -286,16 +297,11 @@ func (j *judge) csv(h *hop) *unstructured.Unstructured {
 			u = found
 		}
 	}
-	annotations := map[string]string{}
-	maps.Copy(annotations, u.GetAnnotations())
-	annotations[metakey.Properties] = propertiesOf(b)
 	made := j.metadata(h.CSV)
+	made.Labels, made.Annotations = u.GetLabels(), u.GetAnnotations()
+	metav1.SetMetaDataAnnotation(&made, metakey.Properties, propertiesOf(b))
 	u.SetGroupVersionKind(olm.ClusterServiceVersionGVK)
-	u.SetNamespace(made.Namespace)
-	u.SetName(made.Name)
-	u.SetUID(made.UID)
-	u.SetCreationTimestamp(made.CreationTimestamp)
-	u.SetAnnotations(annotations)
+	u.Object["metadata"] = made
 	if h.From != "" {
 		_ = unstructured.SetNestedField(u.Object, h.From, "spec", "replaces") // one without a spec is not read
 	}

@@ -14,37 +14,34 @@ import (
 
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/olm"
 )
 
 // catalogPackage is a package as a catalog serves it.
 type catalogPackage struct {
-	*api.Package
-	// channels are in the order in which OLM tries them: the default channel first, then by name.
-	channels []*channel
-}
-
-// channel is a channel with its versions, by name.
-type channel struct {
-	*api.Channel
-	bundles []*api.Bundle
+	// Package has the channels in the order in which OLM tries them: the default channel first, then by name.
+	*catalog.Package
+	// bundles are the versions of each channel, by name.
+	bundles map[string][]*api.Bundle
 }
 
 // newPackage returns a package of a catalog. A bundle of a channel that the package does not have is left out.
 func newPackage(p *api.Package, bundles []*api.Bundle) *catalogPackage {
-	o := &catalogPackage{Package: p}
+	o := &catalogPackage{bundles: map[string][]*api.Bundle{}, Package: &catalog.Package{Name: p.Name,
+		DefaultChannel: p.DefaultChannelName, Deprecation: p.Deprecation.GetMessage()}}
 	slices.SortFunc(bundles, func(a, b *api.Bundle) int { return cmp.Compare(a.CsvName, b.CsvName) })
 	for _, c := range p.Channels {
-		of := &channel{Channel: c}
+		channel := catalog.Channel{Name: c.Name, Deprecation: c.Deprecation.GetMessage()}
 		for _, b := range bundles {
 			if b.ChannelName == c.Name {
-				of.bundles = append(of.bundles, b)
+				o.bundles[c.Name] = append(o.bundles[c.Name], b)
+				channel.Entries = append(channel.Entries,
+					catalog.Entry{Name: b.CsvName, Version: b.Version, Deprecation: b.Deprecation.GetMessage()})
 			}
 		}
-		o.channels = append(o.channels, of)
+		o.Channels = append(o.Channels, channel)
 	}
-	slices.SortFunc(o.channels, func(a, b *channel) int {
-		switch o.DefaultChannelName {
+	slices.SortFunc(o.Channels, func(a, b catalog.Channel) int {
+		switch o.DefaultChannel {
 		case a.Name:
 			return -1
 		case b.Name:
@@ -81,50 +78,12 @@ func deprecated(d *model.Deprecation) *api.Deprecation {
 
 // bundle returns a version; nil if no channel has it.
 func (o *catalogPackage) bundle(csv string) *api.Bundle {
-	for _, c := range o.channels {
-		if i := slices.IndexFunc(c.bundles, func(b *api.Bundle) bool { return b.CsvName == csv }); i >= 0 {
-			return c.bundles[i]
+	for _, bundles := range o.bundles {
+		if i := slices.IndexFunc(bundles, func(b *api.Bundle) bool { return b.CsvName == csv }); i >= 0 {
+			return bundles[i]
 		}
 	}
 	return nil
-}
-
-// deprecation is a message of a catalog on a version, its channel or its package.
-type deprecation struct {
-	Of      string `json:"of"`
-	Message string `json:"message"`
-}
-
-func (o *catalogPackage) deprecations(csv, name string) []deprecation {
-	found := []deprecation{}
-	add := func(of string, d *api.Deprecation) {
-		if d != nil {
-			found = append(found, deprecation{of, d.Message})
-		}
-	}
-	add("version", o.bundle(csv).GetDeprecation())
-	for _, c := range o.channels {
-		if c.Name == name {
-			add("channel", c.Deprecation)
-		}
-	}
-	add("package", o.Deprecation)
-	return found
-}
-
-// pkg is the package as rules read it.
-func (o *catalogPackage) pkg(source olm.Catalog) *catalog.Package {
-	p := &catalog.Package{Name: o.Name, Catalog: source, DefaultChannel: o.DefaultChannelName,
-		Deprecation: o.Deprecation.GetMessage()}
-	for _, c := range o.channels {
-		of := catalog.Channel{Name: c.Name, Deprecation: c.Deprecation.GetMessage()}
-		for _, b := range c.bundles {
-			of.Entries = append(of.Entries,
-				catalog.Entry{Name: b.CsvName, Version: b.Version, Deprecation: b.Deprecation.GetMessage()})
-		}
-		p.Channels = append(p.Channels, of)
-	}
-	return p
 }
 
 // propertyOf returns the first property of a type; nil if there is none, or it is not JSON.

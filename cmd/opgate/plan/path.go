@@ -55,13 +55,13 @@ func (o *catalogPackage) next(from installed, channel, starting string) (*hop, s
 	found := false
 	var next *hop
 	var names []string
-	for _, c := range o.channels {
+	for _, c := range o.Channels {
 		names = append(names, c.Name)
 		if channel != "" && c.Name != channel {
 			continue
 		}
 		found = true
-		bundles := c.bundles
+		bundles := o.bundles[c.Name]
 		if from.name == "" && starting != "" {
 			bundles = slices.DeleteFunc(slices.Clone(bundles),
 				func(b *api.Bundle) bool { return b.CsvName != starting })
@@ -153,24 +153,24 @@ func inChannel(channel string) string {
 func (o *catalogPackage) deadEnd(from installed, channel string) string {
 	name := text.Name(from.name)
 	if from.name == "" {
-		return "nothing is installed, and " + inChannel(channel) + " has no version to begin with"
+		return "nothing is installed, and there is no version of " + inChannel(channel) + " to begin with"
 	}
 	var newestOf, elsewhere []string
 	inChannels := false
-	for _, c := range o.channels {
+	for _, c := range o.Channels {
 		if channel != "" && c.Name != channel {
 			if next, _ := o.next(from, c.Name, ""); next != nil && next.CSV != from.name {
 				elsewhere = append(elsewhere, text.Name(next.CSV)+" in channel "+text.Name(c.Name))
 			}
 			continue
 		}
-		if chain, _ := order(c.Name, c.bundles); len(chain) > 0 && chain[0].CsvName == from.name {
+		if chain, _ := order(c.Name, o.bundles[c.Name]); len(chain) > 0 && chain[0].CsvName == from.name {
 			newestOf = append(newestOf, c.Name)
 			continue
 		}
-		for _, b := range c.bundles {
+		for _, b := range o.bundles[c.Name] {
 			inChannels = inChannels || b.CsvName == from.name
-			by := skippedBy(c.bundles, b.CsvName)
+			by := skippedBy(o.bundles[c.Name], b.CsvName)
 			if b.CsvName != from.name && by != "" && follows(b, from) != "" {
 				return fmt.Sprintf("%s cannot leave channel %s: %s follows it, and is skipped by %s, which does not follow it",
 					name, text.Name(c.Name), text.Name(b.CsvName), text.Name(by))

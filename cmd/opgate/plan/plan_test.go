@@ -294,7 +294,7 @@ func TestServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want.pkg(olm.Catalog{}), got.pkg(olm.Catalog{})); diff != "" {
+	if diff := cmp.Diff(want.Package, got.Package); diff != "" {
 		t.Errorf("the packages differ (-file +served):\n%s", diff)
 	}
 	if _, err := readServed(t.Context(), serve(t, content), "vault", nil); err == nil || !strings.Contains(err.Error(), "package vault") {
@@ -356,7 +356,7 @@ func TestForward(t *testing.T) {
 	}
 	defer stop()
 	o, err := readServed(t.Context(), local, "etcd", nil)
-	if err != nil || len(o.channels[0].bundles) != 2 {
+	if err != nil || len(o.bundles["stable"]) != 2 {
 		t.Errorf("%v, the catalog has not 2 bundles", err)
 	}
 }

@@ -121,9 +121,9 @@ func (s *site) addTo(texts []string, path ...string) (change string, err error) 
 	begin, isFlow := s.position(last), list.Style&yaml.FlowStyle != 0
 	between := ", "
 	if !isFlow {
-		between = s.lineEnd() + strings.Repeat(" ", list.Column-1) + "- "
+		between = s.lineEnd(begin) + strings.Repeat(" ", list.Column-1) + "- "
 		if before := string(s.after[max(begin-last.Column+1, 0):begin]); strings.Trim(before, " ") == "-" {
-			between = s.lineEnd() + before
+			between = s.lineEnd(begin) + before
 		}
 	}
 	added := ""
@@ -150,7 +150,7 @@ func (s *site) addList(texts []string, name string, path ...string) error {
 	}
 	separator := ", "
 	if mapping.Style&yaml.FlowStyle == 0 {
-		separator = s.lineEnd() + strings.Repeat(" ", first.Column-1)
+		separator = s.lineEnd(s.position(first)) + strings.Repeat(" ", first.Column-1)
 	}
 	mapping.Content = append(mapping.Content, yaml.NewStringRNode(name).YNode(), yaml.NewListRNode(texts...).YNode())
 	return s.insert(s.position(first), false,

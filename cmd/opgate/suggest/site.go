@@ -272,9 +272,9 @@ func (s *source) position(n *yaml.Node) (at int) {
 	return at + len(string(before[:min(n.Column-1, len(before))]))
 }
 
-// lineEnd returns how lines end: as the first one does.
-func (s *source) lineEnd() string {
-	if first, _, _ := bytes.Cut(s.after, []byte("\n")); bytes.HasSuffix(first, []byte("\r")) {
+// lineEnd returns how lines end: as the last one before an offset does.
+func (s *source) lineEnd(at int) string {
+	if end := bytes.LastIndexByte(s.after[:at], '\n'); end > 0 && s.after[end-1] == '\r' {
 		return "\r\n"
 	}
 	return "\n"

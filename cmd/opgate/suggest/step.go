@@ -147,11 +147,8 @@ func readPath(name string, stdin io.Reader, to string) ([]step, error) {
 		return nil, err
 	}
 	var p plan.Result
-	if err := json.Unmarshal(raw, &p); err != nil {
-		return nil, fmt.Errorf("%s is no JSON of \"opgate plan\": %w", name, err)
-	}
-	if p.Package == "" || p.Namespace == "" {
-		return nil, fmt.Errorf("%s is no JSON of \"opgate plan\": it names no package and namespace", name)
+	if json.Unmarshal(raw, &p) != nil || p.Package == "" || p.Namespace == "" {
+		return nil, fmt.Errorf("%s is no JSON of \"opgate plan\"", name)
 	}
 	s := step{namespace: p.Namespace, pkg: p.Package, from: p.Installed, source: "the path of " + p.Package}
 	for _, hop := range p.Steps {
