@@ -252,7 +252,7 @@ func (j *judge) plan(h *hop, phase v1alpha1.InstallPlanPhase) *v1alpha1.InstallP
 	}
 	for _, manifest := range manifests {
 		var head metav1.PartialObjectMetadata
-		_ = json.Unmarshal(manifest, &head) // the comparison says what is wrong with it
+		_ = json.Unmarshal(manifest, &head) // the comparison reports what is wrong with it
 		if head.Kind == olm.KindClusterServiceVersion {
 			manifest, _ = j.csv(h).MarshalJSON() // it was decoded from JSON
 		}

@@ -150,10 +150,4 @@ func TestOrder(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
 	}
-	catalog := fbc("stable: {name: v3, replaces: v1}, {name: v2, replaces: v1}, {name: v1}")
-	_, err := readFiles(t.Context(), writeCatalog(t, catalog), "etcd", nil)
-	want := `invalid index: invalid package "etcd": invalid channel "stable": multiple channel heads found in graph: v2, v3`
-	if err == nil || err.Error() != want {
-		t.Errorf("of a directory: %v, want %s", err, want)
-	}
 }

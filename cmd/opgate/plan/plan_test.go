@@ -302,21 +302,6 @@ func TestServed(t *testing.T) {
 	}
 }
 
-// TestMetadata: what a catalog with the metadata of a bundle alone serves as its contents is not compared.
-func TestMetadata(t *testing.T) {
-	catalog := fbc("stable: {name: v2, replaces: v1}, {name: v1}")
-	catalog = strings.ReplaceAll(catalog, "properties: [", "properties: [{type: olm.csv.metadata, value: {minKubeVersion: 1.31.0}}, ")
-	var r Result
-	args := []string{"etcd", "--catalog", writeCatalog(t, catalog), "--from", "v1", "-o", "json",
-		"-p", file(t, "policy.yaml", policy("consent: {permissions: Hold},"))}
-	if err := json.Unmarshal([]byte(run(t, args...)), &r); err != nil || len(r.Steps) != 1 {
-		t.Fatalf("%v, %d steps, want 1", err, len(r.Steps))
-	}
-	if s := r.Steps[0]; s.NotCompared != withoutContents || s.MinKubeVersion != "1.31.0" || s.Decision != "Hold" {
-		t.Errorf("the step is %s, needs Kubernetes %q, and is not compared since %q", s.Decision, s.MinKubeVersion, s.NotCompared)
-	}
-}
-
 // TestForward: the port of a ready pod of a catalog is forwarded by the protocol of the kubelet.
 func TestForward(t *testing.T) {
 	address := serve(t, fbc("stable: {name: v2, replaces: v1}, {name: v1}"))

@@ -100,7 +100,7 @@ var branches = regexp.MustCompile(`\s*[├└]── `)
 func checkObjects(meta *declcfg.Meta) error {
 	var bundle declcfg.Bundle
 	if meta.Schema != declcfg.SchemaBundle || json.Unmarshal(meta.Blob, &bundle) != nil {
-		return nil // declcfg says what is wrong
+		return nil // declcfg reports what is wrong
 	}
 	for i, p := range bundle.Properties {
 		var object property.BundleObject
