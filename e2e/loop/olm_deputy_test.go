@@ -12,12 +12,40 @@ import (
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/e2e/olm"
 	"github.com/opgate/opgate/internal/metakey"
 	opgateolm "github.com/opgate/opgate/olm"
 )
 
 // The subtests of this file make OLM do for a tenant what the tenant may not, by a field that the tenant writes
 // (docs/threats.md, what others do for a tenant). Each shows first that OLM does it where nothing is governed.
+
+// The operator that is governed, and its Subscription, as policies name it.
+const (
+	ledger  = "ledger"
+	ledger2 = "ledgeroperator.v0.9.2"
+)
+
+func ledgerPackage() olm.Package {
+	return olm.Package{Name: ledger, CSV: "ledgeroperator", Versions: []string{"0.9.2", "0.9.4"}, Owns: "Ledger"}
+}
+
+// letTenantManage grants the tenant all rights to what OLM reads in a namespace.
+func letTenantManage(t *testing.T, e *harness.OLMEnv, namespace string) {
+	t.Helper()
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "role", "-n", namespace, "operators", "--verb=*",
+		"--resource=subscriptions.operators.coreos.com,clusterserviceversions.operators.coreos.com,"+
+			"operatorgroups.operators.coreos.com,configmaps")
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "rolebinding", "-n", namespace, "operators",
+		"--role=operators", "--user="+string(cluster.Tenant))
+	e.Eventually(t, "create a ConfigMap", func(ctx context.Context) error {
+		got, err := e.Kubectl(ctx, cluster.Tenant, "", "create", "configmap", "owner", "-n", namespace)
+		if err == nil && got.ExitCode != 0 {
+			err = fmt.Errorf("%s", got.Stderr)
+		}
+		return err
+	})
+}
 
 const proxyImage = "sidecar.istio.io/proxyImage"
 
