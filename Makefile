@@ -105,9 +105,9 @@ matrix: ## Run the same tests on several versions of Kubernetes and OLM, built f
 	cd tools && go run ./cmd/matrix $(if $(ROWS),--row='$(ROWS)')
 
 .PHONY: bench
-bench: ## Measure what a review costs, relative to servers that do less, and print which goals are met; BENCH_FLAGS=--help lists flags; report and plot in bin/bench.json and .svg
+bench: ## Measure what a review costs, relative to servers that do less, and print which goals are met; BENCH_FLAGS=--help lists flags; report in bin/bench.json
 	@mkdir -p bin
-	cd bench && go run ./cmd/bench --revision='$(VERSION)' --json='$(CURDIR)/bin/bench.json' --svg='$(CURDIR)/bin/bench.svg' $(BENCH_FLAGS)
+	cd bench && go run ./cmd/bench --revision='$(VERSION)' --json='$(CURDIR)/bin/bench.json' $(BENCH_FLAGS)
 
 .PHONY: scale
 scale: ## Measure Opgate with 100, 1,000 and 10,000 namespaces on real API servers (about an hour); SCALE_FLAGS=--help lists flags; report and plots in bin/scale.json and .svg
