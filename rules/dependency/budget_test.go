@@ -174,17 +174,3 @@ func TestA2TooMany(t *testing.T) {
 		t.Errorf("got %+v", f)
 	}
 }
-
-func BenchmarkBudget(b *testing.B) {
-	budget := &Budget{}
-	for i := range 2_000 {
-		budget.Set(waiterOf(fmt.Sprintf("n%d", i%100), fmt.Sprintf("p%d", i), 0, manyNamespaces("n", 1+i%50)...))
-	}
-	one := waiterOf("n1", "one", 0, manyNamespaces("n", 3)...)
-	none := waiterOf("n1", "one", 0)
-	b.ReportAllocs()
-	for b.Loop() {
-		budget.Set(one)
-		budget.Set(none)
-	}
-}
