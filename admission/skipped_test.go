@@ -50,7 +50,8 @@ var edits = []func(r *rand.Rand, o *unstructured.Unstructured){
 			pick(r, "a", metakey.OverrideReason, "opgate.io/consent", "opgate.io/consent-by",
 				metakey.ConsentExpires, metakey.OverrideExpires,
 				"operatorframework.io/properties", "olm.properties", "olm.operatorGroup", metakey.Verified,
-				"opgate.io/requested-approval", "sidecar.istio.io/proxyImage", "argocd.argoproj.io/tracking-id"))
+				"opgate.io/requested-approval", "sidecar.istio.io/proxyImage", "argocd.argoproj.io/tracking-id",
+				metakey.ImageTemplate))
 	},
 	func(_ *rand.Rand, o *unstructured.Unstructured) {
 		unstructured.RemoveNestedField(o.Object, "metadata", "labels")

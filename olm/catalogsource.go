@@ -2,6 +2,7 @@ package olm
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/opgate/opgate/internal/apijson"
 	"github.com/opgate/opgate/internal/metakey"
@@ -57,6 +59,22 @@ func (c *CatalogSource) ServedImage() string {
 		return ""
 	}
 	return c.Spec.ServedImage()
+}
+
+// Templated returns the CatalogSource with the image that OLM writes into it for annotation ImageTemplate, which may have
+// parts of the version of Kubernetes; c itself without the annotation. OLM writes nothing that is no reference.
+func (c *CatalogSource) Templated(kubernetes string) *CatalogSource {
+	image := c.Metadata.Annotations.ImageTemplate
+	if image == "" {
+		return c
+	}
+	if v, err := version.ParseSemantic(kubernetes); err == nil {
+		image = strings.NewReplacer("{kube_major_version}", fmt.Sprint(v.Major()), "{kube_minor_version}", fmt.Sprint(v.Minor()),
+			"{kube_patch_version}", fmt.Sprint(v.Patch())).Replace(image)
+	}
+	templated := *c
+	templated.Spec.Image = image
+	return &templated
 }
 
 // Deprecations are a catalog's messages on what is deprecated of a version; "" for what is not.

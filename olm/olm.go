@@ -53,9 +53,10 @@ type ObjectMeta struct {
 	OwnerReferences Owners `json:"ownerReferences"`
 }
 
-// Trim removes what is not read of the metadata of a stored object: properties of bundles, and which owners it has.
+// Trim removes what is not read of the metadata of a stored object: properties of bundles, what OLM makes of a
+// CatalogSource, and which owners it has.
 func (m *ObjectMeta) Trim() {
-	m.Annotations.Properties, m.Annotations.AuthorProperties = "", ""
+	m.Annotations.Properties, m.Annotations.AuthorProperties, m.Annotations.ImageTemplate = "", "", ""
 	if len(m.OwnerReferences) > 0 {
 		m.OwnerReferences = unnamedOwner
 	}
@@ -129,6 +130,8 @@ type Annotations struct {
 	OperatorNamespace string `json:"olm.operatorNamespace"`
 	// AuthorProperties holds properties that authors of bundles write by hand, as a plain list.
 	AuthorProperties string `json:"olm.properties"`
+	// ImageTemplate is what OLM writes into spec.image of a CatalogSource.
+	ImageTemplate string `json:"olm.catalogImageTemplate"`
 
 	// Present reports whether the object has annotations at all: if not, a JSON patch must add the whole field.
 	Present bool `json:"-"`

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
@@ -45,18 +46,25 @@ type CatalogSourceInput struct {
 
 // JudgeCatalogSource decides on creating a CatalogSource or changing its spec: it must satisfy every Constraint on
 // CatalogSources. A stored one that does not is judged like any other when its spec is changed: whether a change
-// matters depends on who makes it.
+// matters depends on who makes it. So does the image that OLM, whose writes pass, sets for an annotation.
 func JudgeCatalogSource(in CatalogSourceInput) verdict.Verdict {
 	v := verdict.Verdict{Object: "catalogsource " + in.New.Metadata.Key()}
-	if in.Old != nil && in.Old.Spec.Digest == in.New.Spec.Digest {
+	template, kubernetes := in.New.Metadata.Annotations.ImageTemplate, in.Namespace.Facts().Version
+	if in.Old != nil && in.Old.Spec.Digest == in.New.Spec.Digest && in.Old.Metadata.Annotations.ImageTemplate == template {
 		return v
 	}
 	w := &constraint.Write{On: constraint.OnCatalogSource, Update: in.Old != nil, User: in.User, Groups: in.Groups,
 		UserUnknown: in.UserUnknown, Source: sourceOf(in.New)}
 	if in.Old != nil {
-		w.OldSource = sourceOf(in.Old)
+		w.OldSource = sourceOf(in.Old.Templated(kubernetes))
 	}
-	recordWrite(&v, RuleCatalogSourceConstraint, "this CatalogSource", w, in.Namespace, in.Interrupt)
+	const what = "this CatalogSource"
+	recordWrite(&v, RuleCatalogSourceConstraint, what, w, in.Namespace, in.Interrupt)
+	if template != "" && v.Decision == verdict.Allow {
+		w.Source = sourceOf(in.New.Templated(kubernetes))
+		recordWrite(&v, RuleCatalogSourceConstraint, what+" with the image of annotation "+metakey.ImageTemplate, w,
+			in.Namespace, in.Interrupt)
+	}
 	return v.Sorted()
 }
 

@@ -84,7 +84,7 @@ func JudgeCSV(in CSVInput) verdict.Verdict {
 
 // bundle returns the ClusterServiceVersion that is written, or the stored one, as what no plan brings.
 func (in *CSVInput) bundle(csv *olm.CSV) *carrier.Bundle {
-	return carrier.OfCSV(csv, in.Namespace, in.Old != nil, in.ByOLM)
+	return carrier.OfCSV(csv, in.Namespace, in.Old != nil)
 }
 
 // findings returns the Constraints that a ClusterServiceVersion without a plan does not satisfy; none for nil.

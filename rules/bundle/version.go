@@ -121,7 +121,7 @@ func matches(p *operatorpolicy.Policy, c *carrier.Bundle) (match, known bool) {
 		return listed, shown
 	}
 	if len(c.Catalogs) == 0 {
-		return false, c.BypassesOLM && !c.PlanGone
+		return false, false // what bypasses OLM may be that of any catalog
 	}
 	for _, catalog := range c.Catalogs {
 		if p.AllowsCatalog(catalog) {

@@ -40,9 +40,6 @@ type Bundle struct {
 	Referring bool
 	// BypassesOLM is set if no plan contains it, so that it comes from no catalog.
 	BypassesOLM bool
-	// PlanGone is set if it does so because its plan was deleted while OLM runs it: the plan alone said which catalog
-	// it comes from.
-	PlanGone bool
 	// Inline is set if the plan contains the manifest, Exact if what is written as a step of the plan equals it.
 	Inline, Exact bool
 	// Stored is set if that step was written before, StoredAt when; zero if that is not known.

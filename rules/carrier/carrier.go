@@ -121,8 +121,8 @@ func OfStep(csv *olm.CSV, plan *olm.InstallPlan, ns *state.Namespace, byOLM bool
 	step.attribute(ns) // of a bundle by reference the plan did not have spec.release
 	if byOLM && !step.Described {
 		// a plan without properties: OLM writes the bundle's properties into the object
-		own := OfCSV(csv, ns, false, byOLM)
-		own.Catalogs, own.Catalog, own.Plan, own.BypassesOLM, own.PlanGone = step.Catalogs, step.Catalog, plan, false, false
+		own := OfCSV(csv, ns, false)
+		own.Catalogs, own.Catalog, own.Plan, own.BypassesOLM = step.Catalogs, step.Catalog, plan, false
 		own.image, own.images, own.step = step.image, step.images, step.step
 		own.Grants, own.Referring, own.Inline, own.Exact = step.Grants, step.Referring, step.Inline, step.Exact
 		step = *own
@@ -138,9 +138,9 @@ func OfStep(csv *olm.CSV, plan *olm.InstallPlan, ns *state.Namespace, byOLM bool
 }
 
 // OfCSV returns a ClusterServiceVersion that no plan brings, as described by its own contents and, if it is stored
-// already, by its Subscription. byOLM is set if OLM's own identity writes it.
-func OfCSV(csv *olm.CSV, ns *state.Namespace, stored, byOLM bool) *Bundle {
-	c := &Bundle{Bundle: olm.Bundle{Name: csv.Metadata.Name, Spec: &csv.Spec}, BypassesOLM: !stored, PlanGone: !stored && byOLM}
+// already, by its Subscription.
+func OfCSV(csv *olm.CSV, ns *state.Namespace, stored bool) *Bundle {
+	c := &Bundle{Bundle: olm.Bundle{Name: csv.Metadata.Name, Spec: &csv.Spec}, BypassesOLM: !stored}
 	c.describe(csv.Metadata.Annotations.Properties)
 	c.attribute(ns)
 	for _, installed := range ns.Installed() {
