@@ -105,9 +105,9 @@ matrix: ## Run the same tests on several versions of Kubernetes and OLM, built f
 	cd tools && go run ./cmd/matrix $(if $(ROWS),--row='$(ROWS)')
 
 .PHONY: bench
-bench: ## Measure what a review costs, relative to servers that do less, and print which goals are met; BENCH_FLAGS=--help lists flags; report and plot in bin/bench.json and .svg
+bench: ## Measure what a review costs, relative to servers that do less, and print which goals are met; BENCH_FLAGS=--help lists flags; report in bin/bench.json
 	@mkdir -p bin
-	cd bench && go run ./cmd/bench --revision='$(VERSION)' --json='$(CURDIR)/bin/bench.json' --svg='$(CURDIR)/bin/bench.svg' $(BENCH_FLAGS)
+	cd bench && go run ./cmd/bench --revision='$(VERSION)' --json='$(CURDIR)/bin/bench.json' $(BENCH_FLAGS)
 
 .PHONY: scale
 scale: ## Measure Opgate with 100, 1,000 and 10,000 namespaces on real API servers (about an hour); SCALE_FLAGS=--help lists flags; report and plots in bin/scale.json and .svg
@@ -116,11 +116,10 @@ scale: ## Measure Opgate with 100, 1,000 and 10,000 namespaces on real API serve
 		go run ./cmd/scale --revision='$(VERSION)' --json='$(CURDIR)/bin/scale.json' --svg='$(CURDIR)/bin/scale.svg' $(SCALE_FLAGS)
 
 .PHONY: microbench
-microbench: ## Run the Go benchmarks of judging, of the request path, and of approvals, conversion and ordering on a real API server, with their floors
+microbench: ## Run the Go benchmarks of judging, of the request path, and of approvals on a real API server, with their floors
 	go test -run '^$$' -bench . -benchmem ./rules/... ./admission ./snapshot ./controller/... ./cmd/opgate/check
 	cd e2e && assets="$$($(ASSETS))" && export KUBEBUILDER_ASSETS="$$assets" && \
-		go test -run '^$$' -bench Approval -benchtime 200x ./loop && \
-		go test -p 1 -run '^$$' -bench 'ConversionList|DependencyChain' -benchtime 1x ./conversion ./dependency
+		go test -run '^$$' -bench Approval -benchtime 200x ./loop
 
 .PHONY: demo
 demo: ## See the gate refuse and admit real kubectl commands on a local API server; with OLM=1, install and upgrade with a real OLM

@@ -60,8 +60,8 @@ func TestA1NameAloneIsNotOLM(t *testing.T) {
 func asOLM(t *testing.T, gate *Gate, status bool, old, object *unstructured.Unstructured) outcome {
 	t.Helper()
 	byOLM, byTenant := edited{olmUser, status, old, object}, edited{"tenant", status, old, object}
-	asked, _ := byOLM.asked(t)
-	wanted, _ := byTenant.asked(t)
+	asked, _ := byOLM.asked(t, shippedWebhooks(t))
+	wanted, _ := byTenant.asked(t, shippedWebhooks(t))
 	if len(asked) > 0 || len(wanted) == 0 {
 		return send(t, gate, olmUser, status, old, object)
 	}

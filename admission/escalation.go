@@ -37,12 +37,16 @@ func (g *Gate) mutatePolicy(
 		return unchanged
 	}
 	unchanged.Object = dependency.ObjectName("policy", &policy.ObjectMeta)
-	dependency.WarnUnknown(&unchanged, strict)
+	var known []error
 	if req.OldObject != nil {
 		// A stored one that does not decode counts as none: then the author needs the rights to all of the new one.
-		if stored := (&policyv1.Policy{}); kjson.UnmarshalCaseSensitivePreserveInts(*req.OldObject, stored) == nil {
+		stored := &policyv1.Policy{}
+		if known, err = kjson.UnmarshalStrict(*req.OldObject, stored); err == nil {
 			old = stored
 		}
+	}
+	if old == nil || !reflect.DeepEqual(old.Spec, policy.Spec) || fmt.Sprint(known) != fmt.Sprint(strict) {
+		dependency.WarnUnknown(&unchanged, strict)
 	}
 	key := g.Key()
 	digest, err := dependency.DigestOf(policy)
@@ -230,7 +234,7 @@ func (g *Gate) ask(ctx context.Context, user *authenticationv1.UserInfo, asked [
 				Verb: right.Verb, Group: right.Group, Resource: right.Resource, Namespace: right.Namespace,
 				Name: right.Name})
 			if err != nil {
-				g.Log.Error(err, "right of the author of a Policy not checked", "user", user.Username)
+				g.Log.Error(err, "right not checked", "verb", right.Verb, "user", user.Username)
 			}
 			answer.allowed, answer.unknown = allowed && err == nil, err != nil
 		})
@@ -241,12 +245,7 @@ func (g *Gate) ask(ctx context.Context, user *authenticationv1.UserInfo, asked [
 // rightsTimeout bounds a SubjectAccessReview within the 5 s that the API server waits for a webhook.
 const rightsTimeout = 3 * time.Second
 
-// Authorizer reports whether a user has a right.
-type Authorizer interface {
-	May(ctx context.Context, user *authenticationv1.UserInfo, what *authorizationv1.ResourceAttributes) (bool, error)
-}
-
-// SubjectAccessReviews is the Authorizer that asks the API server.
+// SubjectAccessReviews is the olmidentity.Authorizer that asks the API server.
 type SubjectAccessReviews struct {
 	Client authorizationclient.SubjectAccessReviewInterface
 }

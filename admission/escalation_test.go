@@ -109,6 +109,21 @@ func TestEscalation(t *testing.T) {
 	}
 }
 
+// TestUnknownFieldsWarn: unknown fields are warned of where the spec changes, and not where a mark does.
+func TestUnknownFieldsWarn(t *testing.T) {
+	stored := policy(t, []string{"- objectDefinition: {apiVersion: v1, kind: X}"})
+	put(stored, "a", "spec", "unknown")
+	remarked, edited := stored.DeepCopy(), stored.DeepCopy()
+	put(remarked, "a", "metadata", "annotations", metakey.Verified)
+	put(edited, "a", "spec", "another")
+	for object, want := range map[*unstructured.Unstructured]int{remarked: 0, edited: 2} {
+		warnings := send(t, newGate(t, storeOf(t), &rights{}), "tenant", false, stored, object).warnings
+		if n := strings.Count(strings.Join(warnings, "\n"), "(policy/field)"); n != want {
+			t.Errorf("%v: the warnings are %q, want %d of the rule", object, warnings, want)
+		}
+	}
+}
+
 // TestEscalationByEnabling checks the rights of the user who enables a Policy that another user has stored.
 func TestEscalationByEnabling(t *testing.T) {
 	authorizer := &rights{}

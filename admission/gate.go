@@ -49,7 +49,7 @@ type Options struct {
 	// Panics records panics of judging. Required.
 	Panics *panics.Recorder
 	// Authorizer answers what users may do. Required.
-	Authorizer Authorizer
+	Authorizer olmidentity.Authorizer
 	// Authenticated reports whether a request comes from the API server. Of others, answers carry no names and no
 	// warnings, and the Authorizer is not asked for them. Default: no request does.
 	Authenticated func(*http.Request) bool
@@ -93,12 +93,6 @@ type Gate struct {
 
 // New returns a gate.
 func New(o Options) *Gate {
-	if o.Authenticated == nil {
-		o.Authenticated = func(*http.Request) bool { return false }
-	}
-	if o.Exposed == nil {
-		o.Exposed = func(*http.Request) {}
-	}
 	if o.Key == nil {
 		o.Key = func() []byte { return nil }
 	}
@@ -335,7 +329,7 @@ func (g *Gate) validateConstraint(
 	if len(widened) > 0 && v.Decision == verdict.Allow {
 		source := verdict.PolicyRef{Kind: verdict.KindConstraint, Name: in.Constraint.Name}
 		missing := g.missing(ctx, req.caller(), rules.ExceptionNeeds(rules.RuleConstraintExceptionRight, source,
-			rightToOverride(source), widened))
+			rightTo(VerbOverride, source), widened))
 		missing.refuse(&v)
 	}
 	if v.Decision == verdict.Allow && req.stores() {

@@ -56,7 +56,8 @@ func (e *endpoint[New, Old]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := withDeadline(r)
 	defer cancel()
-	caller := inflight.Caller{Authenticated: e.gate.Authenticated(r), Step: e.step, Raw: e.raw}
+	caller := inflight.Caller{Authenticated: e.gate.Authenticated != nil && e.gate.Authenticated(r), Step: e.step,
+		Raw: e.raw}
 	r = r.WithContext(ctx)
 	body := e.gate.Budget.For(r, caller)
 	defer body.Close()
@@ -83,7 +84,8 @@ func (e *endpoint[New, Old]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if failed != nil {
 		e.gate.Log.V(1).Info("answer not delivered", "kind", e.kind, "error", failed.Error())
 	}
-	if caller.Authenticated && (failed != nil || ctx.Err() != nil || errors.Is(err, inflight.ErrNotReceived)) {
+	if e.gate.Exposed != nil && caller.Authenticated &&
+		(failed != nil || ctx.Err() != nil || errors.Is(err, inflight.ErrNotReceived)) {
 		e.gate.Exposed(r)
 	}
 }
@@ -204,8 +206,7 @@ func unknownCaller(kind string) verdict.Verdict {
 // held answers a review that was not read.
 func (e *endpoint[New, Old]) held(v verdict.Verdict) *admissionv1.AdmissionResponse {
 	e.gate.Metrics.observe(e.kind, "", &v, 0)
-	return &admissionv1.AdmissionResponse{Allowed: v.Decision == verdict.Allow,
-		Result: refusal(http.StatusForbidden, metav1.StatusReasonForbidden, v.Refusal())}
+	return &admissionv1.AdmissionResponse{Result: refusal(v.Refusal())}
 }
 
 // unreadable answers a review that could not be judged. OLM repeats a step that is refused by 403, and fails the plan
@@ -214,23 +215,18 @@ func (e *endpoint[New, Old]) unreadable(cause error) *admissionv1.AdmissionRespo
 	why := text.Truncate(cause.Error(), maxQuoted)
 	e.gate.Log.Info("review refused", "kind", e.kind, "decision", verdict.Deny.String(), "error", why)
 	e.gate.Metrics.observe(e.kind, "", &verdict.Verdict{Decision: verdict.Deny}, 0)
-	message := verdict.Sentence("opgate cannot judge this "+e.kind+" and refuses it", rules.RuleGateUnreadable, why)
-	if e.step {
-		return &admissionv1.AdmissionResponse{Result: refusal(http.StatusForbidden, metav1.StatusReasonForbidden,
-			message)}
+	result := refusal(verdict.Sentence("opgate cannot judge this "+e.kind+" and refuses it", rules.RuleGateUnreadable, why))
+	if !e.step {
+		result.Code, result.Reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
 	}
-	return &admissionv1.AdmissionResponse{Result: refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest,
-		message)}
+	return &admissionv1.AdmissionResponse{Result: result}
 }
 
 // internal answers a review whose judging panicked. It is a 403 like every temporary refusal: OLM retries these, and
 // treats a dropped connection as final.
 func (e *endpoint[New, Old]) internal() *admissionv1.AdmissionResponse {
-	judged := byGate(e.kind, verdict.Hold, rules.RuleGateInternal,
-		"opgate failed while it judged this "+e.kind+" and refuses it", "the log of its pods says where")
-	e.gate.Metrics.observe(e.kind, "", &judged, 0)
-	return &admissionv1.AdmissionResponse{Result: refusal(http.StatusForbidden, metav1.StatusReasonForbidden,
-		judged.Reasons[0].Message)}
+	return e.held(byGate(e.kind, verdict.Hold, rules.RuleGateInternal,
+		"opgate failed while it judged this "+e.kind+" and refuses it", "the log of its pods says where"))
 }
 
 // defaultTimeout is the API server's timeout where a request does not state it: timeoutSeconds of the webhook

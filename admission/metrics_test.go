@@ -41,7 +41,7 @@ func TestMetricsOfCallers(t *testing.T) {
 			existing := slices.Concat(s.Cluster, s.Policies)
 			store := storeOf(t, existing...)
 			old, object := written(t, &s, existing)
-			authorizer := Authorizer(overrideBy{})
+			authorizer := olmidentity.Authorizer(overrideBy{})
 			if test.user != "olm" {
 				authorizer = allowsAll{&atomic.Int64{}}
 			}

@@ -178,7 +178,7 @@ func (g *Gate) needsOfPolicy(req *request[json.RawMessage, json.RawMessage], p *
 	v *verdict.Verdict) (needs []dependency.Need) {
 	op, old := p.policy, p.old
 	source := verdict.PolicyRef{Kind: verdict.KindOperatorPolicy, Namespace: op.Namespace, Name: op.Name}
-	needs = rules.ExceptionNeeds(rules.RuleOperatorPolicyExceptionRight, source, rightToOverride(source), widened)
+	needs = rules.ExceptionNeeds(rules.RuleOperatorPolicyExceptionRight, source, rightTo(VerbOverride, source), widened)
 	if op.DeletionTimestamp != nil || req.authenticated && g.byOpgate(&req.User) {
 		return needs
 	}

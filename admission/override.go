@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
@@ -61,39 +60,32 @@ func (g *Gate) override(ctx context.Context, v *verdict.Verdict, ns *state.Names
 
 // lacks returns why a user does not have a verb on all of the given objects, or "". An error counts as a missing right.
 func (g *Gate) lacks(ctx context.Context, user *authenticationv1.UserInfo, verb string,
-	needs []verdict.PolicyRef) string {
-	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
-	defer cancel()
-	if len(needs) > dependency.MaxQuestions {
+	on []verdict.PolicyRef) string {
+	needs := make([]dependency.Need, len(on))
+	for i, source := range on {
+		needs[i].Rights = []dependency.Right{rightTo(verb, source)}
+	}
+	missing := g.missing(ctx, user, needs)
+	switch {
+	case missing.questions > 0:
 		return fmt.Sprintf("it needs the verb %s on %d policies and constraints, and at most %d rights are checked",
-			verb, len(needs), dependency.MaxQuestions)
+			verb, missing.questions, dependency.MaxQuestions)
+	case len(missing.needs) == 0:
+		return ""
+	case missing.unknown[0]:
+		return "the right to " + verb + " could not be checked; try again"
 	}
-	for _, source := range needs {
-		allowed, err := g.Authorizer.May(ctx, user, &authorizationv1.ResourceAttributes{
-			Group: groups[source.Kind], Resource: resources[source.Kind], Verb: verb, Namespace: source.Namespace,
-			Name: source.Name})
-		if err != nil {
-			g.Log.Error(err, "right not checked", "verb", verb, "user", user.Username)
-			return "the right to " + verb + " could not be checked; try again"
-		}
-		if !allowed {
-			return fmt.Sprintf("it needs the verb %s on %s", verb, rightOn(source))
-		}
+	right := missing.needs[0].Rights[0]
+	of := right.Resource + " " + right.Name
+	if right.Namespace != "" {
+		of += " in namespace " + right.Namespace
 	}
-	return ""
+	return fmt.Sprintf("it needs the verb %s on %s", verb, of)
 }
 
-// rightOn names a policy or constraint as an RBAC rule on it would.
-func rightOn(source verdict.PolicyRef) string {
-	if source.Namespace == "" {
-		return resources[source.Kind] + " " + source.Name
-	}
-	return resources[source.Kind] + " " + source.Name + " in namespace " + source.Namespace
-}
-
-// rightToOverride returns the right to set aside what a policy or Constraint refuses, which its exceptions do.
-func rightToOverride(source verdict.PolicyRef) dependency.Right {
-	return dependency.Right{Verb: VerbOverride, Group: groups[source.Kind], Resource: resources[source.Kind],
+// rightTo returns the right to a verb on a policy or Constraint.
+func rightTo(verb string, source verdict.PolicyRef) dependency.Right {
+	return dependency.Right{Verb: verb, Group: groups[source.Kind], Resource: resources[source.Kind],
 		Namespace: source.Namespace, Name: source.Name}
 }
 

@@ -112,7 +112,7 @@ func response(v *verdict.Verdict) (*admissionv1.AdmissionResponse, error) {
 	answer := &admissionv1.AdmissionResponse{Allowed: v.Decision == verdict.Allow,
 		AuditAnnotations: auditAnnotations(v)}
 	if !answer.Allowed {
-		answer.Result = refusal(http.StatusForbidden, metav1.StatusReasonForbidden, v.Refusal())
+		answer.Result = refusal(v.Refusal())
 		answer.Result.Details.Causes = rules.Causes(v)
 	}
 	answer.Warnings = v.WarningTexts()
@@ -129,9 +129,9 @@ func response(v *verdict.Verdict) (*admissionv1.AdmissionResponse, error) {
 // refusal is the status of a refused review. Refusals by rules are 403 Forbidden and nothing else: OLM
 // retries these without a limit, and fails the plan on every other code (reference: what a rejection
 // does to OLM).
-func refusal(code int32, reason metav1.StatusReason, message string) *metav1.Status {
-	return &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message,
-		Details: &metav1.StatusDetails{}}
+func refusal(message string) *metav1.Status {
+	return &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
+		Message: message, Details: &metav1.StatusDetails{}}
 }
 
 // auditAnnotations name the rules and policies behind a refusal, and behind the warnings of policies that

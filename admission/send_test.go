@@ -41,7 +41,7 @@ func (o overrideBy) May(
 // byAPIServer takes every request for one of the API server.
 func byAPIServer(*http.Request) bool { return true }
 
-func newGate(t testing.TB, store *snapshot.Store, authorizer Authorizer) *Gate {
+func newGate(t testing.TB, store *snapshot.Store, authorizer olmidentity.Authorizer) *Gate {
 	t.Helper()
 	return newGateWithCatalogs(t, store, authorizer, nil)
 }
@@ -60,7 +60,7 @@ func optionsOf(o Options) Options {
 }
 
 // newGateWithCatalogs returns a gate that knows the channels of catalogs.
-func newGateWithCatalogs(t testing.TB, store *snapshot.Store, authorizer Authorizer, catalogs Catalogs) *Gate {
+func newGateWithCatalogs(t testing.TB, store *snapshot.Store, authorizer olmidentity.Authorizer, catalogs Catalogs) *Gate {
 	t.Helper()
 	gate := New(optionsOf(Options{Store: store, Authorizer: authorizer, Authenticated: byAPIServer,
 		Catalogs: catalogs}))

@@ -295,12 +295,10 @@ func (k *Controller) keepPaths(ctx context.Context) {
 				next = min(next, max(due.Sub(k.options.Now()), firstRetry))
 			}
 		}
-		timer := time.NewTimer(next)
 		select {
 		case <-ctx.Done():
 		case <-k.routes:
-		case <-timer.C:
+		case <-time.After(next):
 		}
-		timer.Stop()
 	}
 }

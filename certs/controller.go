@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -31,10 +31,8 @@ import (
 const (
 	// resyncPeriod bounds timers, which do not advance while the machine sleeps. A resync sends no requests to the
 	// API server.
-	resyncPeriod = time.Minute
-	// Writes are rate limited, in case another client writes the same fields in a loop.
-	writesPerSecond, writesAtOnce = 5, 50
-	firstRetry, maxRetry          = time.Second, 30 * time.Second
+	resyncPeriod         = time.Minute
+	firstRetry, maxRetry = time.Second, 30 * time.Second
 )
 
 // Controller writes the Secret, the caBundles, the entries of the webhooks and their paths with the tokens. Only the
@@ -53,7 +51,6 @@ type Controller struct {
 	// synced report whether everything was read once that is written.
 	synced []cache.InformerSynced
 
-	limiter flowcontrol.RateLimiter
 	// queue is the leader's.
 	queue manager.Queue[item]
 	// routes triggers a reconciliation of paths. Its capacity is 1: changes are coalesced.
@@ -71,8 +68,7 @@ type item struct{}
 // NewController returns a controller for certificates that Opgate does not manage itself; see NewManaged. Start runs what
 // every replica does, AddTo adds what the leader does to a manager.
 func NewController(o Options, source Source) (*Controller, error) {
-	k := &Controller{options: o, source: source, routes: make(chan struct{}, 1),
-		limiter: flowcontrol.NewTokenBucketRateLimiter(writesPerSecond, writesAtOnce)}
+	k := &Controller{options: o, source: source, routes: make(chan struct{}, 1)}
 	if o.Callers != nil {
 		o.Callers.added = k.routes
 	}
@@ -123,29 +119,23 @@ func (k *Controller) Start(ctx context.Context) error {
 const (
 	// bootstrapAfter is how long a replica waits until the leader has a CA and has the API server trust it.
 	bootstrapAfter = 10 * time.Second
-	// bootstrapEvery is how often it looks then, and bootstrapTries how many times.
-	bootstrapEvery, bootstrapTries = time.Second / 4, 60
+	// bootstrapEvery is how often it looks then, and bootstrapFor how long.
+	bootstrapEvery, bootstrapFor = time.Second / 4, 15 * time.Second
 )
 
 // bootstrap makes the first CA, and has the API server trust it, where no leader does: while the source of certificates
 // changes from cert-manager, a replica leads that keeps no CA, and it stays until this one is ready.
 func (k *Controller) bootstrap(ctx context.Context) {
-	if !cache.WaitForCacheSync(ctx.Done(), k.synced...) {
+	if !cache.WaitForCacheSync(ctx.Done(), k.synced...) || signal.Sleep(ctx, bootstrapAfter) != nil {
 		return
 	}
-	wait := bootstrapAfter
-	for range bootstrapTries {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-		}
-		wait = bootstrapEvery
-		if !slices.ContainsFunc(k.registrations, func(r *registration) bool {
-			live := r.Get()
-			return live != nil && len(clients(live)) > 0 && !k.trusted(r)
-		}) {
-			return
+	distrusted := func(r *registration) bool {
+		live := r.Get()
+		return live != nil && len(clients(live)) > 0 && !k.trusted(r)
+	}
+	_ = wait.PollUntilContextTimeout(ctx, bootstrapEvery, bootstrapFor, true, func(ctx context.Context) (bool, error) {
+		if !slices.ContainsFunc(k.registrations, distrusted) {
+			return true, nil
 		}
 		bundle, err := k.keepCA(ctx)
 		for _, r := range k.registrations {
@@ -159,7 +149,8 @@ func (k *Controller) bootstrap(ctx context.Context) {
 		if err != nil {
 			k.options.Log.Error(err, "no CA made while no leader keeps one")
 		}
-	}
+		return false, nil
+	})
 }
 
 // AddTo adds the controller to the manager of the leader. It must be called before Start.
@@ -247,9 +238,6 @@ func (k *Controller) reconcileSecret(ctx context.Context) (*corev1.Secret, error
 	if !changed {
 		return current, nil
 	}
-	if err := k.limiter.Wait(ctx); err != nil {
-		return nil, err
-	}
 	written, err := put(ctx, k.secret, secret)
 	if written {
 		k.options.Log.Info("wrote CA Secret", "done", done, "problems", problemsOf(in.stored))
@@ -280,9 +268,6 @@ func (k *Controller) publish(ctx context.Context, bundle string) error {
 	if err := unstructured.SetNestedField(c.Object, bundle, "data", keyBundle); err != nil {
 		return err
 	}
-	if err := k.limiter.Wait(ctx); err != nil {
-		return err
-	}
 	written, err := put(ctx, k.published, c)
 	if written {
 		k.options.Log.Info("published the CA", "configMap", secretName)
@@ -304,7 +289,10 @@ func (k *Controller) readOwner(ctx context.Context) error {
 	return nil
 }
 
-var secretsResource = corev1.SchemeGroupVersion.WithResource("secrets")
+var (
+	secretsResource = corev1.SchemeGroupVersion.WithResource("secrets")
+	configMaps      = corev1.SchemeGroupVersion.WithResource("configmaps")
+)
 
 // secretOf returns a watched Secret, nil if it does not exist.
 func secretOf(o *watched.Object) (*corev1.Secret, error) {

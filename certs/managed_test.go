@@ -90,7 +90,7 @@ func TestManaged(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- m.leaves.Start(logr.NewContext(ctx, logr.Discard())) }()
+		go func() { ended <- m.DynamicSource.Start(logr.NewContext(ctx, logr.Discard())) }()
 		defer func() {
 			cancel()
 			if err := <-ended; err != nil {
@@ -167,7 +167,7 @@ func TestManaged(t *testing.T) {
 		store(nil, nil)
 		serves(second)
 
-		for certificate, end := range map[string]time.Time{"ca": second.cert.NotAfter, "serving": leaf(m)[0].NotAfter} {
+		for certificate, end := range map[string]time.Time{"ca": second.cert.NotAfter, "serving": expiry(m)} {
 			if got := ends(t, registry, certificate); got != float64(end.Unix()) {
 				t.Errorf("the metric says that %s ends at %f, want %s", certificate, got, end)
 			}

@@ -107,18 +107,13 @@ func clients(u *unstructured.Unstructured) []map[string]any {
 	return all
 }
 
-// bundleOf returns the caBundle of a client configuration.
-func bundleOf(config map[string]any) []byte {
-	encoded, _ := config["caBundle"].(string)
-	bundle, _ := base64.StdEncoding.DecodeString(encoded) // the API server stores nothing else
-	return bundle
-}
-
 // bundles returns the caBundles of the object as last observed; none if it does not exist.
 func (r *registration) bundles() (all [][]byte) {
 	if live := r.Get(); live != nil {
 		for _, config := range clients(live) {
-			all = append(all, bundleOf(config))
+			encoded, _ := config["caBundle"].(string)
+			bundle, _ := base64.StdEncoding.DecodeString(encoded) // the API server stores nothing else
+			all = append(all, bundle)
 		}
 	}
 	return all
@@ -239,9 +234,6 @@ func (k *Controller) write(ctx context.Context, r *registration, live, wanted *u
 	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
 	data, err := patch.Data(wanted)
 	if err != nil {
-		return false, err
-	}
-	if err := k.limiter.Wait(ctx); err != nil {
 		return false, err
 	}
 	_, err = r.Client.Patch(ctx, r.name, patch.Type(), data, metav1.PatchOptions{FieldManager: fieldManager})

@@ -330,7 +330,7 @@ func (k *SigningKey) Key() []byte {
 func (k *SigningKey) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { k.secret.Run(ctx) })
+	running.Go(func() { _ = k.secret.Start(ctx) })
 	var retry <-chan time.Time
 	for {
 		select {

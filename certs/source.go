@@ -20,7 +20,6 @@ import (
 	servertls "github.com/cert-manager/cert-manager/pkg/server/tls"
 	cmauthority "github.com/cert-manager/cert-manager/pkg/server/tls/authority"
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
@@ -75,27 +74,20 @@ func (m inMemory) Start(ctx context.Context) error {
 	return nil
 }
 
-// leaf returns the chain that a source serves, the serving certificate first; nil while there is none.
-func leaf(source Source) []*x509.Certificate {
+// leaf returns the certificate that a source serves, nil while there is none, and the chain below it.
+func leaf(source Source) (cert *x509.Certificate, chain [][]byte) {
 	pair, err := source.GetCertificate(nil)
-	if err != nil || pair == nil {
-		return nil
+	if err != nil || pair == nil || len(pair.Certificate) == 0 {
+		return nil, nil
 	}
-	var chain []*x509.Certificate
-	for _, der := range pair.Certificate {
-		parsed, err := x509.ParseCertificate(der)
-		if err != nil {
-			return nil
-		}
-		chain = append(chain, parsed)
-	}
-	return chain
+	cert, _ = x509.ParseCertificate(pair.Certificate[0]) // nil with an error
+	return cert, pair.Certificate[1:]
 }
 
 // expiry returns when the serving certificate of a source expires; zero while there is none.
 func expiry(source Source) time.Time {
-	if chain := leaf(source); len(chain) > 0 {
-		return chain[0].NotAfter
+	if cert, _ := leaf(source); cert != nil {
+		return cert.NotAfter
 	}
 	return time.Time{}
 }
@@ -103,21 +95,22 @@ func expiry(source Source) time.Time {
 // trusts reports whether a client with a bundle of PEM certificates accepts the certificate of a source. Without a
 // bundle the API server trusts the roots of its system; those of this one are taken for the same.
 func trusts(bundle []byte, source Source, now time.Time) bool {
-	chain := leaf(source)
-	if len(chain) == 0 {
+	cert, chain := leaf(source)
+	if cert == nil {
 		return false
 	}
-	var roots *x509.CertPool
+	options := x509.VerifyOptions{Intermediates: x509.NewCertPool(), CurrentTime: now}
 	if len(bundle) > 0 {
-		if roots = x509.NewCertPool(); !roots.AppendCertsFromPEM(bundle) {
+		if options.Roots = x509.NewCertPool(); !options.Roots.AppendCertsFromPEM(bundle) {
 			return false
 		}
 	}
-	intermediates := x509.NewCertPool()
-	for _, c := range chain[1:] {
-		intermediates.AddCert(c)
+	for _, der := range chain {
+		if c, err := x509.ParseCertificate(der); err == nil {
+			options.Intermediates.AddCert(c)
+		}
 	}
-	_, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates, CurrentTime: now})
+	_, err := cert.Verify(options)
 	return err == nil
 }
 
@@ -126,7 +119,7 @@ const serviceName = "opgate-webhook"
 
 // Options configure the controller of certificates.
 type Options struct {
-	// Client sends requests to the API server. Required.
+	// Client sends requests to the API server, not too many: another client may write the same fields in a loop. Required.
 	Client dynamic.Interface
 	// Namespace is Opgate's namespace: of the Secret, the ConfigMap and the Service. Required.
 	Namespace string
@@ -159,9 +152,9 @@ type Options struct {
 // Managed signs serving certificates with a CA that the replicas share in a Secret. Each replica keeps its certificate
 // in memory and uses the last valid CA, even if the Secret is deleted or damaged.
 type Managed struct {
+	*servertls.DynamicSource
 	options    Options
 	ca         *sharedCA
-	leaves     *servertls.DynamicSource
 	controller *Controller
 }
 
@@ -169,7 +162,7 @@ type Managed struct {
 func NewManaged(o Options) (*Managed, *Controller, error) {
 	m := &Managed{options: o, ca: &sharedCA{now: o.Now, lifetime: o.Lifetimes.Leaf,
 		first: make(chan struct{})}}
-	m.leaves = &servertls.DynamicSource{DNSNames: dnsNames(o.Namespace), Authority: m.ca}
+	m.DynamicSource = &servertls.DynamicSource{DNSNames: dnsNames(o.Namespace), Authority: m.ca}
 	var err error
 	if m.controller, err = NewController(o, m); err != nil {
 		return nil, nil, err
@@ -178,7 +171,6 @@ func NewManaged(o Options) (*Managed, *Controller, error) {
 	if k.secret, err = watched.New(o.Client, secretsResource, o.Namespace, secretName, m.read, o.Log); err != nil {
 		return nil, nil, err
 	}
-	configMaps := corev1.SchemeGroupVersion.WithResource("configmaps")
 	if k.published, err = watched.New(o.Client, configMaps, o.Namespace, secretName, k.enqueue, o.Log); err != nil {
 		return nil, nil, err
 	}
@@ -198,11 +190,6 @@ func dnsNames(namespace string) []string {
 	return []string{name + ".svc", name + ".svc.cluster.local", name}
 }
 
-// GetCertificate returns the current serving certificate.
-func (m *Managed) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	return m.leaves.GetCertificate(hello)
-}
-
 // Healthy reports whether there is a valid serving certificate.
 func (m *Managed) Healthy() bool { return m.options.Now().Before(expiry(m)) }
 
@@ -220,7 +207,7 @@ func (m *Managed) Start(ctx context.Context) error {
 	case <-m.ca.first:
 	}
 	// It logs each step at V(0), which is V(1) here.
-	err := m.leaves.Start(logr.NewContext(ctx, m.options.Log.V(1)))
+	err := m.DynamicSource.Start(logr.NewContext(ctx, m.options.Log.V(1)))
 	if err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("keep a serving certificate: %w", err)
 	}
@@ -257,8 +244,6 @@ type sharedCA struct {
 	mu       sync.Mutex
 	watchers []chan<- struct{}
 }
-
-var _ servertls.Authority = (*sharedCA)(nil)
 
 // use signs with a state from now on and reports whether its CA is another one.
 func (c *sharedCA) use(s *state) bool {

@@ -1,3 +1,13 @@
+// Package conversion serves OperatorPolicy in two versions. v1beta2 is the hub, in which policies are stored
+// and judged; v1beta1 is a spoke with two dialects, the older one (installPlanApproval in the
+// subscription) and the current one (upgradeApproval).
+//
+// Converters are pure and total: they work on the JSON of an object, change the few fields that differ and
+// leave everything else, unknown fields included, as it is. A misspelt field has to reach admission, which
+// refuses it; a converter that dropped it would store a policy that allows everything.
+//
+// What one version cannot express is kept in one annotation, absent if there is nothing to keep: on v1beta1
+// objects the values of v1beta2, on v1beta2 objects the dialect in which the policy was written.
 package conversion
 
 import (
@@ -8,6 +18,8 @@ import (
 
 	kjson "sigs.k8s.io/json"
 
+	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 )
@@ -161,6 +173,68 @@ func ToV1beta1(content map[string]any) map[string]any {
 		annotate(object, encode(extra))
 	}
 	return object
+}
+
+// contradictions returns the fields of statusConfig that complianceConfig contradicts.
+func contradictions(spec map[string]any) []string {
+	earlier, _ := spec[fieldStatusConfig].(map[string]any)
+	config, _ := spec[fieldComplianceConfig].(map[string]any)
+	var fields []string
+	for field, value := range earlier {
+		if operatorpolicy.ContradictsStatusConfig(text(value), text(config[field])) {
+			fields = append(fields, field)
+		}
+	}
+	return fields
+}
+
+// overrule removes from a statusConfig that was carried what complianceConfig contradicts: only statusConfig that does
+// not contradict is carried, so that complianceConfig was changed in v1beta1, which does not show the other.
+func overrule(spec map[string]any) {
+	fields := contradictions(spec)
+	if len(fields) == 0 {
+		return
+	}
+	earlier := maps.Clone(spec[fieldStatusConfig].(map[string]any))
+	for _, field := range fields {
+		delete(earlier, field)
+	}
+	spec[fieldStatusConfig] = earlier
+	if len(earlier) == 0 {
+		delete(spec, fieldStatusConfig)
+	}
+}
+
+// Current returns the JSON of an OperatorPolicy as v1beta2, where the API server does not convert it because another
+// program owns its definition. One of v1beta1 is converted, without its status, which that program writes and nothing
+// here reads. Any other JSON is returned as it is: who decodes it reports what is wrong with it. Of two values of a
+// field either may be meant, so that is an error.
+func Current(raw []byte) ([]byte, error) {
+	var head struct {
+		APIVersion string `json:"apiVersion"`
+	}
+	if err := decode(raw, &head); err != nil || head.APIVersion != policyv1beta1.GroupVersion.String() {
+		return raw, nil //nolint:nilerr // see above
+	}
+	var content map[string]any
+	if err := decodeStrictly(string(raw), &content); err != nil {
+		return nil, err
+	}
+	delete(content, fieldStatus)
+	content = ToV1beta2(content)
+	content["apiVersion"] = policyv1beta2.GroupVersion.String()
+	return json.Marshal(content)
+}
+
+// WithoutStatus returns the JSON of an OperatorPolicy without its status, for one that another program has written in a
+// form of its own.
+func WithoutStatus(raw []byte) ([]byte, error) {
+	var content map[string]any
+	if err := decodeStrictly(string(raw), &content); err != nil {
+		return nil, err
+	}
+	delete(content, fieldStatus)
+	return json.Marshal(content)
 }
 
 // text returns a value that is a string, "" for any other.

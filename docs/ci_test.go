@@ -2,8 +2,6 @@ package docs
 
 import (
 	"go/ast"
-	"go/parser"
-	"go/token"
 	"regexp"
 	"slices"
 	"strings"
@@ -118,67 +116,4 @@ func nameOf(e ast.Expr) string {
 		return e.Sel.Name
 	}
 	return ""
-}
-
-// TestRowsOfCI has rows that CI does not show, each for another reason.
-func TestRowsOfCI(t *testing.T) {
-	inCI := testsOfCI(t, `# package test | what stays covered in CI | by which test
-docs TestThreats | the page | TestCounts
-e2e/loop TestLoop/removal | removals | TestRemovals
-e2e/dependency TestDependency/script/drift | drift | TestOther
-controller/operatorpolicy TestReconciler/plan-approval | plans | TestCounts
-`)
-	for row, want := range map[string]bool{
-		"| O1 | a threat | what counters it | `TestCounts` |":                   true,
-		"| O1 | a threat | what counters it | `TestThreats` |":                  false, // weekly
-		"| O1 | a threat | what counters it | `TestThreats`, `TestCounts` |":    true,
-		"| O1 | a threat | what counters it | `TestNowhere` |":                  false,
-		"| O1 | a threat | what counters it | `BenchmarkReview`, `TestMain` |":  false,
-		"| 1.1 | a scenario | `TestLoop/removal` | |":                           false,
-		"| 1.1 | a scenario | `TestLoop` | |":                                   true, // the other scripts
-		"| 1.1 | a scenario | `TestLoop/removals` | |":                          false,
-		"| 1.1 | a scenario | `TestLoop/validation` | |":                        true,
-		"| 1.1 | a scenario | `TestReconciler/plan-approval` | |":               false,
-		"| 1.1 | a scenario | `TestReconciler/plan-approval`, `TestLoop/x` | |": false,
-		"| A1.1 | a scenario | `TestDependency/script/drift` | |":               false,
-		"| A1.1 | a scenario | `TestDependency/script/story-1` | |":             true,
-	} {
-		if found, problem := rowInCI(row, inCI); !found || (problem == "") != want {
-			t.Errorf("%s is shown by CI: %t, want %t: %s", row, !want, want, problem)
-		}
-	}
-	for _, line := range []string{"|---|---|", "| D-2 | elsewhere | | Out of scope: why. |", "`TestThreats` shows it."} {
-		if row, _ := rowInCI(line, inCI); row {
-			t.Errorf("%q is a row that names tests", line)
-		}
-	}
-}
-
-// TestOnlyLong has functions with a subtest that runs always, never without a flag, or that is no test without it.
-func TestOnlyLong(t *testing.T) {
-	for body, want := range map[string]bool{
-		`t.Run("x", f)`: true,
-		`if *harness.Long { n = 30 }; t.Run("x", f)`:          true,
-		`f(t); if *harness.Long { t.Run("x", f) }`:            false,
-		`if !*harness.Long { return }; t.Run("x", f)`:         false,
-		`if !*long { n = 3 }; t.Run("x", f)`:                  true,
-		`t.Parallel(); if !*all { t.Skip() }; t.Run("x", f)`:  false,
-		`if *harness.Long { n = 30 } else { t.Run("x", f) }`:  true,
-		`for range 2 { if *long { t.Run("x", f) } }`:          false,
-		`for range 2 { if !*long { return }; t.Run("x", f) }`: false,
-		`if *verbose { t.Run("x", f) }`:                       true,
-	} {
-		file, err := parser.ParseFile(token.NewFileSet(), "x_test.go", "package x; func TestX(t *testing.T) {"+body+"}", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f := file.Decls[0].(*ast.FuncDecl)
-		_, named := functions{}.subtests(f, onlyLong)["x"]
-		if named != want {
-			t.Errorf("%s runs the subtest without a flag: %t, want %t", body, named, want)
-		}
-		if skips := strings.Contains(body, "t.Skip"); skips != isEmpty(f, onlyLong) {
-			t.Errorf("%s is skipped without a flag: %t, want %t", body, !skips, skips)
-		}
-	}
 }

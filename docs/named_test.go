@@ -41,36 +41,6 @@ func TestNamedTestsExist(t *testing.T) {
 	}
 }
 
-// TestSubtestsAreResolved has names that do not exist, though a part of each does.
-func TestSubtestsAreResolved(t *testing.T) {
-	exists := tests(t)
-	for name, want := range map[string]bool{
-		"TestLoopOLM":                                  true,
-		"TestLoopOLM/stories 1 to 7 as one walk":       true, // a map of functions
-		"TestLoopOLMStories/operators/story 4, inform": true, // a map of functions in a function of a map
-		"TestLoopOLMStories/scenario/story 4, inform":  false,
-		"TestLoopOLMStories/trouble/story 4, inform":   false,
-		"TestLoopOLMStories/story 4, inform":           false,
-		"TestLoop/validation":                          true,
-		"TestLoop/script/validation":                   false,
-		"TestReconciler/validation":                    false,
-		"TestReconciler/crds":                          true,
-		"TestScenarios/bundle-version":                 true,
-		"TestDependency/script/late":                   true,
-		"TestDependency/late":                          false,
-		"TestDependency/requests":                      true,  // t.Run
-		"TestSubtestsAreResolved/TestLoopOLM":          false, // a literal of the test, but no subtest
-		"TestN3CheckValidatesTheSchema/no members":     true,  // a table
-		"TestN3CheckValidatesTheSchema/members":        false,
-		"TestNowhere":                                  false,
-		"TestMain":                                     false,
-	} {
-		if exists(name) != want {
-			t.Errorf("%s is a test: %t, want %t", name, !want, want)
-		}
-	}
-}
-
 // functions are those of the tests of one directory.
 type functions map[string]*ast.FuncDecl
 

@@ -2,14 +2,15 @@ package olm
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/opgate/opgate/internal/apijson"
 	"github.com/opgate/opgate/internal/metakey"
@@ -59,6 +60,22 @@ func (c *CatalogSource) ServedImage() string {
 	return c.Spec.ServedImage()
 }
 
+// Templated returns the CatalogSource with the image that OLM writes into it for annotation ImageTemplate, which may have
+// parts of the version of Kubernetes; c itself without the annotation. OLM writes nothing that is no reference.
+func (c *CatalogSource) Templated(kubernetes string) *CatalogSource {
+	image := c.Metadata.Annotations.ImageTemplate
+	if image == "" {
+		return c
+	}
+	if v, err := version.ParseSemantic(kubernetes); err == nil {
+		image = strings.NewReplacer("{kube_major_version}", fmt.Sprint(v.Major()), "{kube_minor_version}", fmt.Sprint(v.Minor()),
+			"{kube_patch_version}", fmt.Sprint(v.Patch())).Replace(image)
+	}
+	templated := *c
+	templated.Spec.Image = image
+	return &templated
+}
+
 // Deprecations are a catalog's messages on what is deprecated of a version; "" for what is not.
 type Deprecations struct{ Package, Channel, Version string }
 
@@ -83,9 +100,6 @@ func (s *CatalogSourceSpec) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// imageDigest is the digest of an image reference, as container runtimes read it.
-var imageDigest = regexp.MustCompile(`^[^@]+@(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$`)
-
 // defaultRegistry is where container runtimes pull images from that name no registry.
 const defaultRegistry = "docker.io"
 
@@ -98,13 +112,8 @@ func (s *CatalogSourceSpec) ServedImage() string {
 	return s.Image
 }
 
-// ImageDigest returns the digest that the reference of the served image ends in, such as "sha256:…"; "" for a tag.
-func (s *CatalogSourceSpec) ImageDigest() string {
-	if m := imageDigest.FindStringSubmatch(s.ServedImage()); m != nil {
-		return m[1]
-	}
-	return ""
-}
+// ImageDigest returns the digest that the reference of the served image ends in; "" for a tag.
+func (s *CatalogSourceSpec) ImageDigest() string { return ImageDigest(s.ServedImage()) }
 
 // Registry returns the host, with its port if there is one, that the served image is pulled from; "" without an image.
 func (s *CatalogSourceSpec) Registry() string {
@@ -189,18 +198,12 @@ func DecodeCatalogPod(raw []byte) (*CatalogPod, error) {
 		statuses, container = pod.Status.InitContainerStatuses, extractContainer
 	}
 	if i := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return s.Name == container }); i >= 0 {
-		served.Digest = digestOfID(statuses[i].ImageID)
+		// "docker.io/a/b@sha256:…", with or without a scheme, or the digest alone
+		if id := statuses[i].ImageID; ValidDigest(id) {
+			served.Digest = id
+		} else {
+			served.Digest = ImageDigest(id)
+		}
 	}
 	return served, nil
-}
-
-// digestOfID returns the digest in an imageID: "docker.io/a/b@sha256:…", with or without a scheme, or the digest alone.
-func digestOfID(id string) string {
-	if !strings.Contains(id, "@") {
-		id = "@" + id
-	}
-	if m := imageDigest.FindStringSubmatch("image" + id[strings.LastIndexByte(id, '@'):]); m != nil {
-		return m[1]
-	}
-	return ""
 }

@@ -3,7 +3,6 @@ package olm
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -129,19 +128,4 @@ func withoutNull(value any) any {
 		}
 	}
 	return value
-}
-
-// BenchmarkContentsDigest has the spec of a ClusterServiceVersion of 70 KiB.
-func BenchmarkContentsDigest(b *testing.B) {
-	const rule = `{"apiGroups":["etcd.database.coreos.com"],"resources":["etcdclusters","pods","services"],"verbs":["get","list","watch"]},`
-	const container = `{"name":"manager","image":"quay.io/etcd@sha256:12ab","ports":[{"containerPort":8443,"protocol":"TCP"}],` +
-		`"env":[{"name":"A","value":"says \"b\""}]},`
-	raw := []byte(fmt.Sprintf(
-		`{"description":%q,"install":{"spec":{"permissions":[%s{}],"deployments":[{"spec":{"containers":[%s{}]}}]}}}`,
-		strings.Repeat("An operator.\n", 800), strings.Repeat(rule, 300), strings.Repeat(container, 100)))
-	b.SetBytes(int64(len(raw)))
-	b.ReportAllocs()
-	for b.Loop() {
-		ContentsDigest(raw)
-	}
 }

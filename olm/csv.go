@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+
 	"github.com/opgate/opgate/internal/apijson"
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
@@ -57,7 +59,7 @@ type CSVStatus struct {
 func ReadCSVStatus(raw []byte) (s CSVStatus) {
 	var object struct {
 		Spec struct {
-			Modes   installModes `json:"installModes"`
+			Modes   []v1alpha1.InstallMode `json:"installModes"`
 			Install struct {
 				Spec struct {
 					Deployments []struct {
@@ -79,8 +81,16 @@ func ReadCSVStatus(raw []byte) (s CSVStatus) {
 		} `json:"status"`
 	}
 	_ = apijson.Unmarshal(raw, &object) // what is of another type counts as unset
-	s = CSVStatus{Phase: object.Status.Phase, Reason: object.Status.Reason, InstallModes: object.Spec.Modes,
+	s = CSVStatus{Phase: object.Status.Phase, Reason: object.Status.Reason,
 		Message: text.Truncate(object.Status.Message, maxMessage)}
+	for _, mode := range object.Spec.Modes {
+		if s.InstallModes == nil {
+			s.InstallModes = map[string]bool{}
+		}
+		if len(s.InstallModes) < maxInstallModes {
+			s.InstallModes[string(mode.Type)] = mode.Supported
+		}
+	}
 	for _, d := range object.Spec.Install.Spec.Deployments {
 		if d.Name != "" && len(s.Deployments) < maxStoredDeployments {
 			s.Deployments = append(s.Deployments, d.Name)
@@ -92,30 +102,6 @@ func ReadCSVStatus(raw []byte) (s CSVStatus) {
 		}
 	}
 	return s
-}
-
-// installModes are the install modes by type; none if they are too large to be read, or of another type.
-type installModes map[string]bool
-
-// UnmarshalJSON counts the values first.
-func (m *installModes) UnmarshalJSON(raw []byte) error {
-	var modes []struct {
-		Type      string `json:"type"`
-		Supported bool   `json:"supported"`
-	}
-	if tooLargeToReport(raw) {
-		return nil
-	}
-	if err := apijson.Unmarshal(raw, &modes); err != nil {
-		return nil //nolint:nilerr // install modes of another type are none
-	}
-	for _, mode := range modes {
-		if *m == nil {
-			*m = installModes{}
-		}
-		(*m)[mode.Type] = mode.Supported
-	}
-	return nil
 }
 
 // UnmarshalJSON also keeps the annotations that CEL rules may read.

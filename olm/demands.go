@@ -5,7 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"strings"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/opgate/opgate/internal/apijson"
 	"github.com/opgate/opgate/internal/text"
@@ -111,20 +114,6 @@ func (d *Demands) rights(wide *unread, namespaced, cluster bool) ([]map[string][
 	return rules.lists, nil
 }
 
-// webhook is one of spec.webhookdefinitions.
-type webhook struct {
-	Type           string        `json:"type"`
-	ConversionCRDs []string      `json:"conversionCRDs"`
-	Rules          []webhookRule `json:"rules"`
-}
-
-type webhookRule struct {
-	APIGroups   []string `json:"apiGroups"`
-	APIVersions []string `json:"apiVersions"`
-	Resources   []string `json:"resources"`
-	Operations  []string `json:"operations"`
-}
-
 // Webhooks returns the rules of webhooks, each with lists type, apiGroups, apiVersions, resources and operations, and an
 // empty one for a webhook that has none, such as one for conversion.
 func (d *Demands) Webhooks() ([]map[string][]string, error) {
@@ -135,11 +124,15 @@ func (d *Demands) Webhooks() ([]map[string][]string, error) {
 	var lists []map[string][]string
 	for _, w := range webhooks {
 		if len(w.Rules) == 0 {
-			w.Rules = []webhookRule{{}}
+			w.Rules = []admissionregistrationv1.RuleWithOperations{{}}
 		}
 		for _, r := range w.Rules {
-			lists = append(lists, map[string][]string{"type": {w.Type}, "apiGroups": r.APIGroups,
-				"apiVersions": r.APIVersions, "resources": r.Resources, "operations": r.Operations})
+			var operations []string
+			for _, o := range r.Operations {
+				operations = append(operations, string(o))
+			}
+			lists = append(lists, map[string][]string{"type": {string(w.Type)}, "apiGroups": r.APIGroups,
+				"apiVersions": r.APIVersions, "resources": r.Resources, "operations": operations})
 		}
 	}
 	return lists, nil
@@ -156,7 +149,7 @@ func (d *Demands) ConversionCRDs() ([]string, error) {
 	return names, err
 }
 
-func (d *Demands) webhooks() (webhooks []webhook, err error) {
+func (d *Demands) webhooks() (webhooks []v1alpha1.WebhookDescription, err error) {
 	err = d.Spec.webhooks.read("webhookdefinitions", &webhooks)
 	return webhooks, err
 }
@@ -168,14 +161,6 @@ func (d *Demands) Annotations() (map[string]*string, error) {
 	return texts, err
 }
 
-type permissionRule struct {
-	APIGroups       []string `json:"apiGroups"`
-	Resources       []string `json:"resources"`
-	ResourceNames   []string `json:"resourceNames"`
-	NonResourceURLs []string `json:"nonResourceURLs"`
-	Verbs           []string `json:"verbs"`
-}
-
 // ruleSet collects rules without duplicates: OLM turns the rights in a ClusterServiceVersion into steps of the plan
 // too.
 type ruleSet struct {
@@ -183,26 +168,21 @@ type ruleSet struct {
 	known map[string]bool
 }
 
-func (s *ruleSet) add(r permissionRule) {
-	var key strings.Builder
-	for _, list := range [][]string{r.APIGroups, r.Resources, r.ResourceNames, r.NonResourceURLs, r.Verbs} {
-		fmt.Fprintf(&key, "%q", list)
-	}
-	if s.known[key.String()] {
+func (s *ruleSet) add(r rbacv1.PolicyRule) {
+	key := fmt.Sprintf("%q", [][]string{r.APIGroups, r.Resources, r.ResourceNames, r.NonResourceURLs, r.Verbs})
+	if s.known[key] {
 		return
 	}
 	if s.known == nil {
 		s.known = map[string]bool{}
 	}
-	s.known[key.String()] = true
+	s.known[key] = true
 	s.lists = append(s.lists, map[string][]string{"apiGroups": r.APIGroups, "resources": r.Resources,
 		"resourceNames": r.ResourceNames, "nonResourceURLs": r.NonResourceURLs, "verbs": r.Verbs})
 }
 
 func (s *ruleSet) addPermissions(field string, from *unread) error {
-	var permissions []struct {
-		Rules []permissionRule `json:"rules"`
-	}
+	var permissions []v1alpha1.StrategyDeploymentPermissions
 	if err := from.read(field, &permissions); err != nil {
 		return err
 	}
@@ -226,8 +206,8 @@ func (s *ruleSet) addGrants(g *Grants, all []*Grants) error {
 				return nil
 			}
 		}
-		s.add(permissionRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}})
-		s.add(permissionRule{NonResourceURLs: []string{"*"}, Verbs: []string{"*"}})
+		s.add(rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}})
+		s.add(rbacv1.PolicyRule{NonResourceURLs: []string{"*"}, Verbs: []string{"*"}})
 	}
 	for _, r := range g.rules {
 		s.add(r)
@@ -243,17 +223,12 @@ type Grants struct {
 	kind, name string
 	// cluster is set for cluster-scoped kinds.
 	cluster bool
-	rules   []permissionRule
+	rules   []rbacv1.PolicyRule
 	// role is the roleRef of a binding.
-	role *roleRef
+	role *rbacv1.RoleRef
 	// why is set if the object cannot be read.
 	why    string
 	digest [sha256.Size]byte
-}
-
-type roleRef struct {
-	Kind string `json:"kind"`
-	Name string `json:"name"`
 }
 
 // IsRBAC reports whether the step writes an RBAC object.
@@ -311,10 +286,10 @@ func (g *Grants) read(text []byte) *Grants {
 	}
 	var object struct {
 		Reference
-		Rules []permissionRule `json:"rules"`
+		Rules []rbacv1.PolicyRule `json:"rules"`
 		// AggregationRule adds the rules of other roles.
-		AggregationRule *struct{} `json:"aggregationRule"`
-		RoleRef         *roleRef  `json:"roleRef"`
+		AggregationRule *struct{}       `json:"aggregationRule"`
+		RoleRef         *rbacv1.RoleRef `json:"roleRef"`
 	}
 	// With encoding/json, as OLM reads it: a key in another case must not mean different things to the two.
 	if err := json.Unmarshal(text, &object); err != nil {
@@ -328,10 +303,10 @@ func (g *Grants) read(text []byte) *Grants {
 		g.why = "is of another kind in its manifest"
 	case g.kind == "ClusterRoleBinding" || g.kind == "RoleBinding":
 		if g.role = object.RoleRef; g.role == nil {
-			g.role = &roleRef{}
+			g.role = &rbacv1.RoleRef{}
 		}
 	case object.AggregationRule != nil:
-		g.role = &roleRef{} // of unknown roles
+		g.role = &rbacv1.RoleRef{} // of unknown roles
 	}
 	g.rules = object.Rules
 	return g

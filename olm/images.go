@@ -28,9 +28,9 @@ var (
 // Parts returns the registry of an image, docker.io if none is named, its repository there, tag and digest; each is ""
 // if the reference has none, and all are for a reference that container runtimes do not read.
 func (i *Image) Parts() (registry, repository, tag, digest string) {
-	rest := i.Reference
-	if m := imageDigest.FindStringSubmatch(rest); m != nil {
-		rest, digest = strings.TrimSuffix(rest, "@"+m[1]), m[1]
+	rest, digest := CutDigest(i.Reference)
+	if rest != i.Reference && !ValidDigest(digest) {
+		return "", "", "", ""
 	}
 	if colon := strings.LastIndexByte(rest, ':'); colon > strings.LastIndexByte(rest, '/') {
 		rest, tag = rest[:colon], rest[colon+1:]

@@ -53,9 +53,10 @@ type ObjectMeta struct {
 	OwnerReferences Owners `json:"ownerReferences"`
 }
 
-// Trim removes what is not read of the metadata of a stored object: properties of bundles, and which owners it has.
+// Trim removes what is not read of the metadata of a stored object: properties of bundles, what OLM makes of a
+// CatalogSource, and which owners it has.
 func (m *ObjectMeta) Trim() {
-	m.Annotations.Properties, m.Annotations.AuthorProperties = "", ""
+	m.Annotations.Properties, m.Annotations.AuthorProperties, m.Annotations.ImageTemplate = "", "", ""
 	if len(m.OwnerReferences) > 0 {
 		m.OwnerReferences = unnamedOwner
 	}
@@ -129,6 +130,8 @@ type Annotations struct {
 	OperatorNamespace string `json:"olm.operatorNamespace"`
 	// AuthorProperties holds properties that authors of bundles write by hand, as a plain list.
 	AuthorProperties string `json:"olm.properties"`
+	// ImageTemplate is what OLM writes into spec.image of a CatalogSource.
+	ImageTemplate string `json:"olm.catalogImageTemplate"`
 
 	// Present reports whether the object has annotations at all: if not, a JSON patch must add the whole field.
 	Present bool `json:"-"`
@@ -218,10 +221,11 @@ const (
 	maxConfigValues = 2048
 	maxConfigBytes  = 16 << 10
 	maxConfigFault  = 200
-	// maxReportedValues and maxReportedBytes bound lists that are only reported on: the conditions of a Subscription,
-	// and the install modes of a ClusterServiceVersion.
+	// maxReportedValues and maxReportedBytes bound the conditions of a Subscription, which are only reported on.
 	maxReportedValues = 1024
 	maxReportedBytes  = 64 << 10
+	// maxInstallModes bounds the install modes of a ClusterServiceVersion, of which OLM knows four.
+	maxInstallModes = 16
 	// maxStoredDeployments bounds the Deployments of one operator, of which those in use have a dozen; maxUnmet the
 	// requirements that it does not meet, of which the first are shown, and maxUnmetText each of them, in bytes.
 	maxStoredDeployments = 1000
@@ -231,11 +235,6 @@ const (
 	// six values.
 	maxConditionValues = 4096
 )
-
-func tooLargeToReport(raw []byte) bool {
-	n, _ := apijson.Measure(raw)
-	return n > maxReportedValues || len(raw) > maxReportedBytes
-}
 
 // Group is the API group of OLM, of which the Constraint is part too.
 const Group = "operators.coreos.com"

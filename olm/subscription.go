@@ -74,7 +74,8 @@ type SubscriptionConditions []SubscriptionCondition
 // UnmarshalJSON counts the values first.
 func (c *SubscriptionConditions) UnmarshalJSON(raw []byte) error {
 	*c = nil
-	if tooLargeToReport(raw) || apijson.Unmarshal(raw, (*[]SubscriptionCondition)(c)) != nil {
+	n, _ := apijson.Measure(raw)
+	if n > maxReportedValues || len(raw) > maxReportedBytes || apijson.Unmarshal(raw, (*[]SubscriptionCondition)(c)) != nil {
 		*c = nil
 	}
 	return nil

@@ -323,20 +323,16 @@ const digestPrefix = "sha256:"
 // ImageDigest returns the digest at the end of an image reference, such as quay.io/example/etcd@sha256:…; "" if it has
 // none.
 func ImageDigest(image string) string {
-	if _, digest := CutDigest(image); ValidDigest(digest) {
+	if name, digest := CutDigest(image); name != "" && ValidDigest(digest) {
 		return digest
 	}
 	return ""
 }
 
-// CutDigest cuts a name or an image reference before the last "@". The digest is "" without one, and may be no valid
-// one.
+// CutDigest cuts a name or an image reference before "@". The digest is "" without one, and may be no valid one.
 func CutDigest(s string) (name, digest string) {
-	i := strings.LastIndexByte(s, '@')
-	if i < 0 {
-		return s, ""
-	}
-	return s[:i], s[i+1:]
+	name, digest, _ = strings.Cut(s, "@")
+	return name, digest
 }
 
 // ValidDigest reports whether a text is the digest of an image: "sha256:" and 64 hexadecimal digits in lower case.

@@ -53,15 +53,8 @@ type Approval struct {
 	IsCandidate bool
 	// Verdict is that of JudgePlan: a plan that may not be approved should not be.
 	Verdict verdict.Verdict
-	// Blockers are the ClusterServiceVersions that prevent the approval.
-	Blockers []Blocker
-}
-
-// Blocker is a ClusterServiceVersion that prevents the loop from approving a plan.
-type Blocker struct {
-	CSV string
-	// Why is a full sentence.
-	Why string
+	// Blockers are full sentences, on each ClusterServiceVersion that prevents the approval.
+	Blockers []string
 }
 
 // Should reports whether the loop should approve the plan.
@@ -76,9 +69,9 @@ func (a *Approval) Note(most int) string { return verdict.Note(a.Why(), most) }
 // that are not wanted for another reason.
 func (a *Approval) Why() []verdict.Reason {
 	why := slices.Clone(a.Verdict.Reasons)
-	for _, b := range a.Blockers {
-		if !slices.ContainsFunc(why, func(r verdict.Reason) bool { return r.Message == b.Why }) {
-			why = append(why, verdict.Reason{Message: b.Why})
+	for _, blocker := range a.Blockers {
+		if !slices.ContainsFunc(why, func(r verdict.Reason) bool { return r.Message == blocker }) {
+			why = append(why, verdict.Reason{Message: blocker})
 		}
 	}
 	return why
@@ -88,39 +81,31 @@ func (a *Approval) Why() []verdict.Reason {
 // policy that allows it, by a wanted operator that requires it, or, if so configured, by another Subscription that
 // requested Automatic.
 func JudgeApproval(in ApprovalInput) Approval {
-	a := Approval{IsCandidate: in.isCandidate()}
+	// Where neither a policy nor a Constraint makes OLM wait, Subscriptions are Manual because users want to approve
+	// themselves.
+	a := Approval{IsCandidate: requiresManual(in.Namespace) && in.Namespace.Waits(in.Plan)}
 	if !a.IsCandidate {
 		return a
 	}
 	j := bundle.NewPlan(PlanInput{Plan: in.Plan, Namespace: in.Namespace, Now: in.Now})
 	a.Verdict = judgePlan(j)
-	wanted := make([]bool, len(a.Verdict.CSVs))
+	unwanted := make([]string, len(a.Verdict.CSVs))
 	var queue []int
 	for i := range a.Verdict.CSVs {
-		if wanted[i] = in.wants(&a.Verdict.CSVs[i]); wanted[i] {
+		if unwanted[i] = in.unwanted(&a.Verdict.CSVs[i]); unwanted[i] == "" {
 			queue = append(queue, i)
 		}
 	}
 	carrier.AlongRequired(j.Bundles, queue, func(i, _ int) bool {
 		c := &a.Verdict.CSVs[i]
-		if wanted[i] || c.Disposition > verdict.Allowed || c.Disposition == verdict.Allowed && in.idle(c) != "" {
+		if unwanted[i] == "" || c.Disposition > verdict.Allowed || c.Disposition == verdict.Allowed && in.idle(c) != "" {
 			return false
 		}
-		wanted[i] = true
+		unwanted[i] = ""
 		return true
 	})
-	for i := range a.Verdict.CSVs {
-		if !wanted[i] {
-			a.Blockers = append(a.Blockers, in.blocker(&a.Verdict.CSVs[i]))
-		}
-	}
+	a.Blockers = slices.DeleteFunc(unwanted, func(why string) bool { return why == "" })
 	return a
-}
-
-// isCandidate excludes namespaces in which neither a policy nor a Constraint makes OLM wait: there Subscriptions are
-// Manual because users want to approve themselves.
-func (in *ApprovalInput) isCandidate() bool {
-	return requiresManual(in.Namespace) && in.Namespace.Waits(in.Plan)
 }
 
 // MayHaveCandidates reports whether the loop may have to approve plans in a namespace: it has policies, or a Constraint
@@ -144,17 +129,6 @@ func waitsForUser(s *olm.Subscription) bool { return !wantsAutomatic(s) }
 // turnedManual reports whether a Subscription is Manual only because Opgate changed it.
 func turnedManual(s *olm.Subscription) bool {
 	return s.Spec.InstallPlanApproval == olm.ApprovalManual && wantsAutomatic(s)
-}
-
-// wants reports whether a CSV is wanted for itself. Overlapping or invalid policies do not act, approving included;
-// they still refuse. Unless a policy approves all that it allows, users approve for a Subscription that they made Manual.
-func (in *ApprovalInput) wants(c *verdict.CSV) bool {
-	if c.Disposition == verdict.Allowed {
-		return in.idle(c) == "" && (approvesAll(in.Namespace, c.Package) || !in.leftToUser(c.Package))
-	}
-	return c.Disposition == verdict.Ungoverned && in.Ungoverned == ApproveUngoverned &&
-		removal(in.Namespace, c.Package, in.Now) == "" &&
-		slices.ContainsFunc(in.Namespace.Subscribers(c.Package), wantsAutomatic)
 }
 
 // removal returns, as text, which installed CSV of a package a policy removes, and with it the Subscription: nothing is
@@ -190,12 +164,6 @@ func approveRight(namespace string) dependency.Right {
 	return dependency.Right{Verb: "update", Group: olm.Group, Resource: "installplans", Namespace: namespace}
 }
 
-// leftToUser reports whether every Subscription to a package waits for a user; false if there is none.
-func (in *ApprovalInput) leftToUser(pkg string) bool {
-	subscribers := in.Namespace.Subscribers(pkg)
-	return len(subscribers) > 0 && !slices.ContainsFunc(subscribers, wantsAutomatic)
-}
-
 // idle returns why the policies that allow a CSV do not act, or "".
 func (in *ApprovalInput) idle(c *verdict.CSV) string {
 	if drifted := in.Namespace.DriftedOf(c.Package); drifted != "" {
@@ -228,23 +196,31 @@ func Overlapping(ns *state.Namespace, pkg string) []*operatorpolicy.Policy {
 	return enforced
 }
 
-func (in *ApprovalInput) blocker(c *verdict.CSV) Blocker {
+// unwanted returns why a CSV is not wanted for itself, as a full sentence; "" if it is. Overlapping or invalid policies do
+// not act, approving included; they still refuse. Unless a policy approves all that it allows, users approve for a
+// Subscription that they made Manual.
+func (in *ApprovalInput) unwanted(c *verdict.CSV) string {
 	if len(c.Because) > 0 {
-		return Blocker{CSV: c.CSV, Why: c.Because[0]}
+		return c.Because[0]
 	}
-	why := standing(in.Namespace, c)
+	allowed, ungoverned := c.Disposition == verdict.Allowed, c.Disposition == verdict.Ungoverned
+	subscribers, why := in.Namespace.Subscribers(c.Package), standing(in.Namespace, c)
 	switch {
-	case c.Disposition == verdict.Allowed && in.idle(c) != "":
+	case allowed && in.idle(c) != "":
 		why = in.idle(c)
-	case c.Disposition == verdict.Ungoverned && removal(in.Namespace, c.Package, in.Now) != "":
+	case ungoverned && removal(in.Namespace, c.Package, in.Now) != "":
 		why = removal(in.Namespace, c.Package, in.Now)
 	case c.Disposition == verdict.Required:
 		why = text.Name(c.By[0]) + ", which requires it, is held"
-	case len(in.Namespace.Subscribers(c.Package)) == 0:
+	case allowed && (len(subscribers) == 0 || approvesAll(in.Namespace, c.Package)):
+		return ""
+	case len(subscribers) == 0:
 		why += ", and nothing that is allowed requires it"
-	case in.leftToUser(c.Package):
+	case !slices.ContainsFunc(subscribers, wantsAutomatic):
 		why += ", and its Subscription asks for Manual approval, so that a user has to approve it, who needs the right to " +
 			approveRight(in.Namespace.Name()).String() + "; with " + letsApprove + " Opgate does"
+	case allowed, ungoverned && in.Ungoverned == ApproveUngoverned:
+		return ""
 	default:
 		why += ", and operators that no policy wants wait for manual approval (ungoverned: " + string(HoldUngoverned) +
 			")"
@@ -252,7 +228,7 @@ func (in *ApprovalInput) blocker(c *verdict.CSV) Blocker {
 			why += "; its Subscription is Manual, since " + judge
 		}
 	}
-	return Blocker{CSV: c.CSV, Why: text.Name(c.CSV) + " is held: " + why}
+	return text.Name(c.CSV) + " is held: " + why
 }
 
 // standing returns what policies say of a CSV that none of them refuses.

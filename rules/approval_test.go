@@ -208,11 +208,7 @@ func TestJudgeApproval(t *testing.T) {
 			if a.Should() && JudgePlan(PlanInput{Plan: c.plan, Namespace: ns}).Decision != verdict.Allow {
 				t.Error("the loop approves what may not be approved")
 			}
-			var why []string
-			for _, b := range a.Blockers {
-				why = append(why, b.Why)
-			}
-			if text := strings.Join(why, "; "); c.blocked != "" && !strings.Contains(text, c.blocked) ||
+			if text := strings.Join(a.Blockers, "; "); c.blocked != "" && !strings.Contains(text, c.blocked) ||
 				c.blocked == "" && text != "" {
 				t.Errorf("blockers say %q, want %q", text, c.blocked)
 			}

@@ -5,10 +5,8 @@ import (
 	"testing"
 
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
-	"github.com/opgate/opgate/rules/verdict"
 )
 
 // crowd returns a namespace with n policies, one of which governs etcd.
@@ -29,50 +27,8 @@ func subscriptionTo(pkg string) *olm.Subscription {
 	}
 }
 
-// The cost of judging must not depend on the number of policies: compare the sub-benchmarks.
+// The cost of judging must not depend on the number of policies.
 var crowds = []int{1, 100, 10_000}
-
-func BenchmarkJudgeSubscription(b *testing.B) {
-	for _, n := range crowds {
-		in := SubscriptionInput{Subscription: subscriptionTo("etcd"), Namespace: crowd(n), Mode: DenyApproval}
-		b.Run(fmt.Sprintf("policies=%d", n), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if v := JudgeSubscription(in); v.Decision != verdict.Allow {
-					b.Fatal(v.Refusal())
-				}
-			}
-		})
-	}
-}
-
-func BenchmarkJudgePlan(b *testing.B) {
-	for _, n := range crowds {
-		in := PlanInput{Plan: pendingPlan("etcd 0.9.2", "prometheus 0.56.0"), Namespace: crowd(n)}
-		b.Run(fmt.Sprintf("policies=%d", n), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if v := JudgePlan(in); v.Decision != verdict.Allow {
-					b.Fatal(v.Refusal())
-				}
-			}
-		})
-	}
-}
-
-func BenchmarkJudgePlanRefused(b *testing.B) {
-	for _, n := range crowds {
-		in := PlanInput{Plan: pendingPlan("etcd 0.9.4"), Namespace: crowd(n)}
-		b.Run(fmt.Sprintf("policies=%d", n), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if v := JudgePlan(in); v.Decision != verdict.Deny {
-					b.Fatal("allowed")
-				}
-			}
-		})
-	}
-}
 
 // BenchmarkJudgeApproval is the loop's work per event in a namespace: it judges all plans, of which at most one waits.
 // The others, outdated ones included, cost nanoseconds each.
@@ -137,36 +93,5 @@ func TestAllocations(t *testing.T) {
 				t.Logf("%s with %d policies: %.0f of %.0f allocations", c.name, n, got, c.budget)
 			}
 		}
-	}
-}
-
-// BenchmarkPlanUnderConstraints judges a plan of 20 bundles under 100 Constraints in a namespace without a policy, as a
-// review does: the snapshot has judged the same plan before. The baseline is the same plan without Constraints.
-func BenchmarkPlanUnderConstraints(b *testing.B) {
-	var csvs []string
-	for i := range 20 {
-		csvs = append(csvs, fmt.Sprintf("operator%d 1.%d.0", i, i))
-	}
-	plan := withProperties(pendingPlan(csvs...),
-		`{"type":"certified","value":true},{"type":"olm.gvk","value":{"group":"g","version":"v1","kind":"K"}}`)
-	var definitions []*constraint.Definition
-	for i := range 100 {
-		rule := fmt.Sprintf(`properties.exists(p, p.type == "certified") && packageName != "banned%d"`, i)
-		definitions = append(definitions, ruleOf(fmt.Sprintf("constraint-%d", i), rule, "", constraint.Require))
-	}
-	for _, c := range []struct {
-		name string
-		set  *constraint.Set
-	}{{"floor", under()}, {"100 constraints", under(definitions...)}} {
-		b.Run(c.name, func(b *testing.B) {
-			in := PlanInput{Plan: plan, Namespace: state.NewNamespace("shop",
-				state.NamespaceContents{Exists: true, Facts: aroundKubernetes, Constraints: c.set})}
-			b.ReportAllocs()
-			for b.Loop() {
-				if v := JudgePlan(in); v.Decision != verdict.Allow {
-					b.Fatal(v.Refusal())
-				}
-			}
-		})
 	}
 }

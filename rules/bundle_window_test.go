@@ -108,7 +108,7 @@ func TestWindowsWithoutEffect(t *testing.T) {
 		want   string
 	}{
 		"a window that opens":     {policy: windowPolicy(nil)},
-		"mustnothave":             {absent, "have no effect with complianceType mustnothave"},
+		"mustnothave":             {absent, "has no effect with complianceType mustnothave"},
 		"a freeze without an end": {frozen, ""}, // it opens, in 2999
 		"a window that is no time": {policy: windowPolicy(
 			func(s *policyv1beta2.OperatorPolicySpec) { s.Freezes = nil })},

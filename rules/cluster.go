@@ -129,7 +129,8 @@ func NewTally(namespaces iter.Seq[*state.Namespace], now time.Time) *Tally {
 			for _, f := range ns.Constraints().Judge(ns.Installed()[i].ForConstraints(ns), ns.ForConstraints(),
 				constraint.NewBudget(nil)) {
 				c := &ns.Installed()[i]
-				if f.Constraint == nil || !ns.ExceptionsOf(f.Definition, c.Package, c.Catalog).
+				// In a Constraint that cannot be read nothing is counted.
+				if f.Constraint != nil && !ns.ExceptionsOf(f.Definition, c.Package, c.Catalog).
 					ForName(bundle.RuleConstraint, c.Name, ns.Name(), now) {
 					t.add(ns.Name(), c.Name, &f)
 				}
@@ -140,9 +141,6 @@ func NewTally(namespaces iter.Seq[*state.Namespace], now time.Time) *Tally {
 }
 
 func (t *Tally) add(namespace, csv string, f *constraint.Result) {
-	if f.Constraint == nil {
-		return // an unreadable Constraint: nothing in it is counted
-	}
 	count := t.missed[f.Constraint]
 	if count == nil {
 		count = &Count{}

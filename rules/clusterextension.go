@@ -3,10 +3,8 @@ package rules
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/opgate/opgate/catalog"
-	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
@@ -44,42 +42,24 @@ var clusterExtensionRules = []rule[*ClusterExtensionInput]{
 }
 
 // bundleRulesOnExtensions are rules of package bundle that judge a ClusterExtension by each policy as well.
-var bundleRulesOnExtensions = []struct {
-	id       verdict.RuleID
-	byPolicy bundle.ByPolicy[*ClusterExtensionInput]
-}{
-	{bundle.RulePolicyUnreadable, bundle.ByPolicy[*ClusterExtensionInput]{
+var bundleRulesOnExtensions = []rule[*ClusterExtensionInput]{
+	{Rule: verdict.Rule{ID: bundle.RulePolicyUnreadable}, byPolicy: bundle.ByPolicy[*ClusterExtensionInput]{
 		Unreadable: func(_ *ClusterExtensionInput, p *operatorpolicy.Policy) verdict.Finding {
 			return bundle.Unreadable(p, "this ClusterExtension")
 		}}},
-	{bundle.RuleDependencyPending, bundle.ByAnyPolicy(
+	{Rule: verdict.Rule{ID: bundle.RuleDependencyPending}, byPolicy: bundle.ByAnyPolicy(
 		func(in *ClusterExtensionInput, p *operatorpolicy.Policy) verdict.Finding {
 			return in.Namespace.Suspended(p.Pending, p.Waits, p.Name, in.what())
 		})},
-	{bundle.RuleUpgrade, bundle.ByPolicy[*ClusterExtensionInput]{Allows: heldExtensionUpgrade}},
-	{bundle.RuleApprovalWindow, bundle.ByPolicy[*ClusterExtensionInput]{
+	{Rule: verdict.Rule{ID: bundle.RuleUpgrade}, byPolicy: bundle.ByPolicy[*ClusterExtensionInput]{Allows: heldExtensionUpgrade}},
+	{Rule: verdict.Rule{ID: bundle.RuleApprovalWindow}, byPolicy: bundle.ByPolicy[*ClusterExtensionInput]{
 		Allows: func(in *ClusterExtensionInput, p *operatorpolicy.Policy) verdict.Finding {
 			return bundle.OutsideWindow(in.Now, in.what(), p)
 		}}},
 }
 
 // ClusterExtensionInput is the input of JudgeClusterExtension.
-type ClusterExtensionInput struct {
-	// New is the object as it would be stored, Old the stored one, nil on create.
-	New, Old *olm.ClusterExtension
-	// Namespace is that of spec.namespace. Its Constraints are not read: it may be one that is excluded from judging,
-	// and the user who writes a ClusterExtension chooses it.
-	Namespace *state.Namespace
-	// Constraints are those of the cluster.
-	Constraints *constraint.Set
-	// Package returns a package of a catalog of OLM v0, which provides the versions of listed names; nil if it is not
-	// known. Default: none is known.
-	Package func(pkg string, source olm.Catalog) *catalog.Package
-	// Now is that of PlanInput.
-	Now time.Time
-	// Interrupt is that of PlanInput.
-	Interrupt <-chan struct{}
-}
+type ClusterExtensionInput Write[olm.ClusterExtension]
 
 // JudgeClusterExtension decides on creating a ClusterExtension of OLM v1 or changing its source. OLM v1 installs it as
 // cluster admin and asks for no approval, so that the ClusterExtension is all that can be judged: one of a package that
@@ -97,14 +77,9 @@ func JudgeClusterExtension(in ClusterExtensionInput) verdict.Verdict {
 			text.Quote(spec.Source.Type)+" that names no package", "write sourceType "+olm.ExtensionFromCatalog+
 			" with catalog.packageName").At("spec.source"))
 	}
-	for _, p := range in.Namespace.Governing(pkg) {
-		for i := range clusterExtensionRules {
-			p.Record(&v, clusterExtensionRules[i].ID, clusterExtensionRules[i].byPolicy.Judge(&in, p))
-		}
-		for i := range bundleRulesOnExtensions {
-			p.Record(&v, bundleRulesOnExtensions[i].id, bundleRulesOnExtensions[i].byPolicy.Judge(&in, p))
-		}
-	}
+	policies := in.Namespace.Governing(pkg)
+	judgeBy(clusterExtensionRules, &in, policies, &v)
+	judgeBy(bundleRulesOnExtensions, &in, policies, &v)
 	judgeExtensionConstraints(&in, &v)
 	return v.Sorted()
 }
@@ -117,10 +92,6 @@ func (in *ClusterExtensionInput) what() string {
 	}
 	return pkg
 }
-
-// orOverrideExtension is what allows a ClusterExtension besides a policy.
-const orOverrideExtension = ", or give a reason in annotation " + metakey.OverrideReason +
-	" as a user with the verb override"
 
 // unseenContents holds what a policy holds by more than its name and version.
 func unseenContents(in *ClusterExtensionInput, p *operatorpolicy.Policy) verdict.Finding {
@@ -137,7 +108,7 @@ func unseenContents(in *ClusterExtensionInput, p *operatorpolicy.Policy) verdict
 	slices.Sort(fields)
 	return verdict.OnHold(in.what(), "what "+text.Join(fields, verdict.MaxListed)+
 		" of the policy holds is not known of a ClusterExtension; install it by a Subscription"+
-		orOverrideExtension).At("spec.source")
+		", "+orOverride).At("spec.source")
 }
 
 // heldExtensionUpgrade holds another version than the stored one, or than the installed one of OLM v0, if upgrades are
@@ -161,7 +132,7 @@ func heldExtensionUpgrade(in *ClusterExtensionInput, p *operatorpolicy.Policy) v
 		return verdict.Finding{} // a first install needs no upgrade approval
 	}
 	return verdict.OnHold("the upgrade of "+from+" to "+in.what(), "waits for spec.upgradeApproval: Automatic"+
-		orOverrideExtension).At("spec.source.catalog.version")
+		", "+orOverride).At("spec.source.catalog.version")
 }
 
 // judgeExtensionConstraints judges the package, and the version if it is pinned, by the Constraints on bundles. Nothing
@@ -182,14 +153,10 @@ func judgeExtensionConstraints(in *ClusterExtensionInput, v *verdict.Verdict) {
 		b.Unknown &^= constraint.Version
 	}
 	for _, f := range set.Judge(b, namespace, constraint.NewBudget(in.Interrupt)) {
-		if f.Outcome != constraint.Undecided {
-			state.RecordConstraint(v, RuleClusterExtensionConstraint, in.what(), &f)
-			continue
+		if f.Outcome == constraint.Undecided {
+			f.Why, f.Attributes = f.Why+" for a ClusterExtension", constraint.OfBundle
 		}
-		source := state.ConstraintRef(f.Definition)
-		v.Add(RuleClusterExtensionConstraint, verdict.Finding{From: source, Accepted: state.MustSatisfy(&f),
-			What: in.what() + " is not judged by " + source.String() + ", since " + text.Escape(f.Why) +
-				" for a ClusterExtension"})
+		recordWrite(v, RuleClusterExtensionConstraint, in.what(), &f, constraint.OfBundle)
 	}
 }
 
@@ -214,10 +181,8 @@ func foreignExtensionVersion(in *ClusterExtensionInput, p *operatorpolicy.Policy
 		}
 	case version == "":
 		f.Accepted = "OLM v1 upgrades by itself unless it is one exact version; " + acceptedExact(p, in)
-	case p.MustNotHave:
-		f.Decision, f.Accepted = forbidsExact(p, in, version)
 	default:
-		f.Decision, f.Accepted = allowsExact(p, in, version)
+		f.Decision, f.Accepted = judgeExact(p, in, version)
 	}
 	switch f.Decision {
 	case verdict.Allow:
@@ -227,61 +192,51 @@ func foreignExtensionVersion(in *ClusterExtensionInput, p *operatorpolicy.Policy
 	case verdict.Deny:
 		f.What = in.what() + " is not allowed"
 	}
-	f.Accepted += orOverrideExtension
+	f.Accepted += ", " + orOverride
 	return f
 }
 
-// forbidsExact judges an exact version by a mustnothave policy that restricts versions, and returns why it is refused.
-func forbidsExact(p *operatorpolicy.Policy, in *ClusterExtensionInput, version string) (verdict.Decision, string) {
-	forbidden := "the policy is mustnothave for " + p.ForbiddenText()
-	if !inRange(p, version) {
-		return verdict.Allow, ""
+// judgeExact judges an exact version, and returns why it is refused.
+func judgeExact(p *operatorpolicy.Policy, in *ClusterExtensionInput, version string) (verdict.Decision, string) {
+	within, accepted := inRange(p, version), acceptedExact(p, in)
+	if p.MustNotHave {
+		accepted = "the policy is mustnothave for " + p.ForbiddenText()
 	}
-	if len(p.Versions.Entries) == 0 {
-		return verdict.Deny, forbidden
+	if p.MustNotHave && !within || len(p.Versions.Entries) == 0 && (p.MustNotHave || within || p.StartingCSV == "") {
+		if within != p.MustNotHave {
+			return verdict.Allow, ""
+		}
+		return verdict.Deny, accepted
 	}
 	names, unknown := namesOfVersion(p, in, version)
 	switch {
+	case unknown != "" && p.MustNotHave:
+		return verdict.Hold, accepted + ", and " + unknown
 	case unknown != "":
-		return verdict.Hold, forbidden + ", and " + unknown
-	case slices.ContainsFunc(names, func(name string) bool { return p.Versions.Lists(name) || p.Versions.Binds(name) }):
-		return verdict.Deny, forbidden
+		return verdict.Hold, unknown + "; " + accepted
 	}
-	return verdict.Allow, ""
-}
-
-// allowsExact judges an exact version by a policy that allows only what it matches, and returns why it is refused.
-func allowsExact(p *operatorpolicy.Policy, in *ClusterExtensionInput, version string) (verdict.Decision, string) {
-	within := inRange(p, version)
-	if len(p.Versions.Entries) == 0 && (within || p.StartingCSV == "") {
-		if within {
-			return verdict.Allow, ""
-		}
-		return verdict.Deny, acceptedExact(p, in)
-	}
-	names, unknown := namesOfVersion(p, in, version)
-	if unknown != "" {
-		return verdict.Hold, unknown + "; " + acceptedExact(p, in)
-	}
-	var others []string
+	var refused []string
 	for _, name := range names {
 		switch {
+		case p.MustNotHave:
+			if p.Versions.Mentions(name) {
+				return verdict.Deny, accepted
+			}
 		case p.Versions.Binds(name):
 			return verdict.Hold, "the policy lists " + text.Name(name) +
 				" by the digest of its bundle image, which a ClusterExtension does not show"
 		case !p.NamesStart(name) && (!within || !p.MayBring(name)):
-			others = append(others, name)
+			refused = append(refused, name)
 		}
 	}
-	switch len(others) {
+	switch len(refused) {
 	case 0:
 		return verdict.Allow, ""
 	case len(names):
-		return verdict.Deny, acceptedExact(p, in)
-	default:
-		return verdict.Deny, "OLM v1 may take " + text.Names(others, verdict.MaxListed) +
-			", another release of this version, " + "which the policy does not allow"
+		return verdict.Deny, accepted
 	}
+	return verdict.Deny, "OLM v1 may take " + text.Names(refused, verdict.MaxListed) +
+		", another release of this version, which the policy does not allow"
 }
 
 // inRange reports whether an exact version is in spec.VersionRange; always if there is none.

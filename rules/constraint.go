@@ -143,7 +143,10 @@ func JudgeConstraint(in ConstraintInput) verdict.Verdict {
 	}
 	d := constraint.Define(metaOf(c), &c.Spec)
 	d.Exceptions = in.judgeExceptions(&v)
-	in.judgeDeletion(&v)
+	if in.Unbacked != "" && c.Spec.EffectiveDeletion() != policyv1beta2.DeletionAllow {
+		ineffective(&v, "spec.deletion.action",
+			"spec.deletion.action "+string(c.Spec.Deletion.Action)+" refuses no deletion", in.Unbacked)
+	}
 	for _, f := range d.Faults {
 		found := verdict.Finding{Decision: verdict.Deny, Field: f.Path, What: FaultText(f)}
 		if f.Warning() {
@@ -365,12 +368,4 @@ func Keeps(d *constraint.Definition, namespaces iter.Seq[*state.Namespace]) int 
 		}
 	}
 	return kept
-}
-
-// judgeDeletion warns of a spec.deletion by which nothing is refused.
-func (in *ConstraintInput) judgeDeletion(v *verdict.Verdict) {
-	if in.Unbacked != "" && in.Constraint.Spec.EffectiveDeletion() != policyv1beta2.DeletionAllow {
-		ineffective(v, "spec.deletion.action",
-			"spec.deletion.action "+string(in.Constraint.Spec.Deletion.Action)+" refuses no deletion", in.Unbacked)
-	}
 }

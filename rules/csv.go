@@ -3,9 +3,7 @@ package rules
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"reflect"
 	"slices"
-	"time"
 
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
@@ -30,20 +28,8 @@ var csvRules = []verdict.Rule{
 		Summary: "a virtual operator, by which cluster properties reach OLM's resolver, is written by another user than Opgate"},
 }
 
-// CSVInput is the input of JudgeCSV.
-type CSVInput struct {
-	// New is the object as it would be stored, Old the stored one, nil on create.
-	New, Old  *olm.CSV
-	Namespace *state.Namespace
-	// ByOLM and ByOpgate report whether the write comes from OLM's or from Opgate's own identity.
-	ByOLM, ByOpgate bool
-	// User is the name of the user who writes. Steps of a plan may be written as a ServiceAccount that the plan names.
-	User string
-	// Now is that of PlanInput.
-	Now time.Time
-	// Interrupt is that of PlanInput.
-	Interrupt <-chan struct{}
-}
+// CSVInput is the input of JudgeCSV. Steps of a plan may be written as a ServiceAccount that the plan names.
+type CSVInput Write[olm.CSV]
 
 // JudgeCSV decides on creating or updating a ClusterServiceVersion. One that a running plan contains is judged by the
 // present policies and Constraints, whenever its plan was approved (csv_step.go). One that bypasses OLM is judged by
@@ -56,8 +42,9 @@ func JudgeCSV(in CSVInput) verdict.Verdict {
 		!in.matters() {
 		return v
 	}
-	if in.unhidden() {
-		in.Old = nil // a copy runs nothing: this write installs the operator
+	if in.Old != nil && in.Old.Metadata.Labels.CopiedFrom != "" &&
+		in.Old.Metadata.Labels.CopiedFrom != in.New.Metadata.Labels.CopiedFrom {
+		in.Old = nil // a copy runs nothing: this write installs the operator, or is a copy from another namespace
 	}
 	budget := constraint.NewBudget(in.Interrupt)
 	if steps := in.steps(); len(steps) > 0 {
@@ -84,7 +71,7 @@ func JudgeCSV(in CSVInput) verdict.Verdict {
 
 // bundle returns the ClusterServiceVersion that is written, or the stored one, as what no plan brings.
 func (in *CSVInput) bundle(csv *olm.CSV) *carrier.Bundle {
-	return carrier.OfCSV(csv, in.Namespace, in.Old != nil, in.ByOLM)
+	return carrier.OfCSV(csv, in.Namespace, in.Old != nil)
 }
 
 // findings returns the Constraints that a ClusterServiceVersion without a plan does not satisfy; none for nil.
@@ -126,24 +113,8 @@ func (in *CSVInput) changesRead(f *constraint.Result, before, after *carrier.Bun
 	if f.Constraint != nil {
 		uses = f.Constraint.Uses()
 	}
-	if uses&constraint.Contents != 0 && !sameContents(was.Manifest, is.Manifest) ||
-		uses&constraint.Annotations != 0 && !sameList(was.Manifest.Annotations, is.Manifest.Annotations) {
-		return true
-	}
-	return uses&changed != 0
-}
-
-func sameContents(a, b *olm.Demands) bool {
-	return a.Digest() == b.Digest() || sameList(a.ClusterPermissions, b.ClusterPermissions) &&
-		sameList(a.Permissions, b.Permissions) &&
-		sameList(a.Webhooks, b.Webhooks) && sameList(a.ConversionCRDs, b.ConversionCRDs) && sameList(a.Images, b.Images)
-}
-
-// sameList reports whether two lists are equal. One that cannot be read counts as changed.
-func sameList[T any](a, b func() (T, error)) bool {
-	was, err := a()
-	is, errNow := b()
-	return err == nil && errNow == nil && reflect.DeepEqual(was, is)
+	return uses&changed != 0 || uses&constraint.Contents != 0 && before.Spec.SpecDigest() != after.Spec.SpecDigest() ||
+		uses&constraint.Annotations != 0 && before.Spec.AnnotationsDigest() != after.Spec.AnnotationsDigest()
 }
 
 // matters reports whether a write may change what is installed: a copy that OLM creates in another namespace does not,
@@ -192,13 +163,6 @@ func (in *CSVInput) unknownPackage(c, before *carrier.Bundle) string {
 // changed reports whether an update changes the contents of the operator or its description.
 func (in *CSVInput) changed() bool {
 	return in.Old.ChangedField(in.New) != "" || in.Old.Metadata.Labels.CopiedFrom != in.New.Metadata.Labels.CopiedFrom
-}
-
-// unhidden reports whether an update turns a copy into something else: an operator that OLM runs, or a copy from
-// another namespace.
-func (in *CSVInput) unhidden() bool {
-	return in.Old != nil && in.Old.Metadata.Labels.CopiedFrom != "" &&
-		in.Old.Metadata.Labels.CopiedFrom != in.New.Metadata.Labels.CopiedFrom
 }
 
 // judgeFrozenCSV keeps a governed ClusterServiceVersion as OLM installed it: its name, version and catalog

@@ -53,11 +53,11 @@ func TestE1OneViolationCoversAll(t *testing.T) {
 			new:        csv("etcd", pods+","+everything, etcd),
 			want:       verdict.Deny,
 		},
-		"other fields": {
+		"other fields of the spec under a rule on it": {
 			constraint: noWildcards,
 			old:        csv("etcd", pods, etcd),
 			new:        csv("a better name", pods, etcd),
-			want:       verdict.Allow,
+			want:       verdict.Deny,
 		},
 		"other properties under a rule on permissions": {
 			constraint: noWildcards,

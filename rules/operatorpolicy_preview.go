@@ -29,20 +29,17 @@ type preview struct {
 	op *policyv1beta2.OperatorPolicy
 	p  *operatorpolicy.Policy
 	v  *verdict.Verdict
-	// group is the OperatorGroup that the policy names, nil for none.
-	group *operatorpolicy.Group
 }
 
 func (in *preview) warn(id verdict.RuleID, what, more string) {
 	in.v.Add(id, verdict.Finding{What: what, Accepted: more})
 }
 
-func (in *preview) ineffective(what, more string) { in.warn(RuleOperatorPolicyIneffective, what, more) }
-
-// unused warns of a field that a mustnothave policy does not need.
-func (in *preview) unused(field string) {
-	in.ineffective(field+" has no effect with complianceType mustnothave, which allows no installation",
-		"remove it, or write complianceType musthave or mayhave")
+// ineffective warns of what has no effect, and what would change that; of nothing if that is "".
+func (in *preview) ineffective(what, more string) {
+	if more != "" {
+		in.warn(RuleOperatorPolicyIneffective, what, more)
+	}
 }
 
 func (in *preview) policy() {
@@ -60,18 +57,29 @@ func (in *preview) policy() {
 			" without spec.subscription.sourceNamespace matches a catalog of that name in any namespace",
 			"it may be one that a tenant has made; set spec.subscription.sourceNamespace too")
 	}
-	if targets := in.group.Names(); len(targets) > 1 {
+	if p.Group != nil && len(p.Group.Names) > 1 {
 		in.warn(RuleOperatorPolicySeveralTargets, "spec.operatorGroup names several target namespaces, "+
-			text.Names(targets, verdict.MaxListed), oneTarget)
+			text.Names(p.Group.Names, verdict.MaxListed), oneTarget)
 	}
 	if spec := &in.op.Spec; spec.ComplianceType == policyv1beta2.MayHave && spec.OperatorGroup != nil {
 		in.ineffective("spec.operatorGroup has no effect with complianceType mayhave, which installs nothing",
 			"remove it, or write complianceType musthave to have the operator installed")
 	}
-	in.consent()
-	in.catalog()
-	in.calendar()
-	in.age()
+	if p.MustNotHave {
+		for field, set := range map[string]bool{"spec.catalog": p.CatalogImages != nil, "spec.consent": p.Consent != nil,
+			"spec.minimumAge": p.Age.Holds(), "spec.approvalWindows": len(in.op.Spec.ApprovalWindows) > 0,
+			"spec.freezes": len(in.op.Spec.Freezes) > 0, "spec.urgent": len(in.op.Spec.Urgent) > 0} {
+			if set {
+				in.ineffective(field+" has no effect with complianceType mustnothave, which allows no installation",
+					"remove it, or write complianceType musthave or mayhave")
+			}
+		}
+	} else {
+		in.consent()
+		in.catalog()
+		in.calendar()
+		in.age()
+	}
 	in.grants()
 	in.deletion()
 	if p.Package == "" || p.TargetNamespace == "" {
@@ -200,8 +208,6 @@ func (in *preview) catalog() {
 	c := p.CatalogImages
 	switch {
 	case c == nil:
-	case p.MustNotHave:
-		in.unused("spec.catalog")
 	case !c.Holds() && len(op.Spec.Catalog.Accepted) > 0:
 		in.ineffective(fmt.Sprintf("spec.catalog.accepted names %d digests, but neither spec.catalog.image nor jump is %s",
 			len(c.Accepted), policyv1beta2.CatalogHold), "the catalog may run any image; write spec.catalog.image: "+
@@ -222,8 +228,6 @@ func (in *preview) consent() {
 	c := p.Consent
 	switch {
 	case c == nil:
-	case p.MustNotHave:
-		in.unused("spec.consent")
 	case !c.Reviews(false) && !c.Reviews(true):
 		in.ineffective("spec.consent ignores every class of changes",
 			"write Hold or Warn for one of "+classNames()+", or remove spec.consent")
@@ -243,29 +247,17 @@ func classNames() string {
 
 // age warns of an age that cannot have the effect that its author will expect.
 func (in *preview) age() {
-	p := in.p
-	switch {
-	case p.Age.Holds() && p.MustNotHave:
-		in.unused("spec.minimumAge")
-	case !p.Age.Holds() && len(in.op.Spec.Urgent) > 0:
+	if !in.p.Age.Holds() && len(in.op.Spec.Urgent) > 0 {
 		in.ineffective("spec.urgent has no effect without spec.minimumAge", "write that, or remove it")
 	}
 }
 
 // calendar warns of windows and freezes that cannot have the effect that their author will expect.
 func (in *preview) calendar() {
-	p := in.p
-	switch {
-	case !p.Calendar.Restricts():
-		return
-	case p.MustNotHave:
-		in.ineffective("spec.approvalWindows and spec.freezes have no effect with complianceType mustnothave, which allows no installation",
-			"remove them, or write complianceType musthave or mayhave")
-		return
-	case in.Now.IsZero():
+	if !in.p.Calendar.Restricts() || in.Now.IsZero() {
 		return
 	}
-	if when := p.Calendar.At(in.Now); !when.Open && when.Opens.IsZero() {
+	if when := in.p.Calendar.At(in.Now); !when.Open && when.Opens.IsZero() {
 		in.ineffective("spec.approvalWindows and spec.freezes let no plan be approved within five years",
 			"widen spec.approvalWindows, or end spec.freezes earlier")
 	}
@@ -293,46 +285,33 @@ func (in *preview) deletion() {
 
 // grants warns of what an OperatorPolicy needs and the installation withholds.
 func (in *preview) grants() {
-	p := in.p
-	ineffective := func(what, missing string) {
-		if missing != "" {
-			in.ineffective(what, missing)
-		}
-	}
-	spec := &in.op.Spec
+	p, spec := in.p, &in.op.Spec
 	if spec.RemovalBehavior.CustomResourceDefinitions == policyv1beta2.RemovalDelete {
-		ineffective("spec.removalBehavior.customResourceDefinitions Delete deletes none",
+		in.ineffective("spec.removalBehavior.customResourceDefinitions Delete deletes none",
 			in.Grants.Missing(grant.Definitions))
 	}
 	if spec.ComplianceConfig.DeploymentsUnavailable == policyv1beta2.ConfigNonCompliant &&
 		spec.ComplianceType != policyv1beta2.MustNotHave {
-		ineffective("spec.complianceConfig.deploymentsUnavailable has no effect", in.Grants.Missing(grant.Deployments))
+		in.ineffective("spec.complianceConfig.deploymentsUnavailable has no effect", in.Grants.Missing(grant.Deployments))
 	}
 	if p.Enforced && spec.ComplianceType == policyv1beta2.MustHave && p.TargetNamespace != "" &&
 		!in.Namespace(p.TargetNamespace).Exists() {
-		ineffective("namespace "+p.TargetNamespace+" does not exist and will not be created",
+		in.ineffective("namespace "+p.TargetNamespace+" does not exist and will not be created",
 			in.Grants.Missing(grant.Namespaces))
 	}
+	held, catalog := "every InstallPlan with package "+p.Package+" is held because of ", ""
+	if p.Catalog.Namespace != "" {
+		catalog = in.Grants.MissingCatalog(p.Catalog.Namespace)
+	}
 	if spec.Consent != nil {
-		ineffective("every InstallPlan with package "+p.Package+" is held because of spec.consent",
-			cmp.Or(in.Grants.Missing(grant.Contents), missingCatalog(p, &in.Grants)))
+		in.ineffective(held+"spec.consent", cmp.Or(in.Grants.Missing(grant.Contents), catalog))
 	}
 	if p.Age.Holds() {
-		ineffective("every InstallPlan with package "+p.Package+" is held because of spec.minimumAge",
-			missingCatalog(p, &in.Grants))
+		in.ineffective(held+"spec.minimumAge", catalog)
 	}
 	if p.CatalogImages.Holds() {
-		ineffective("every InstallPlan with package "+p.Package+" is held because of spec.catalog",
-			missingCatalog(p, &in.Grants))
+		in.ineffective(held+"spec.catalog", catalog)
 	}
-}
-
-// missingCatalog is MissingCatalog for the catalog of a policy; "" if it names none.
-func missingCatalog(p *operatorpolicy.Policy, g *grant.Set) string {
-	if p.Catalog.Namespace == "" {
-		return ""
-	}
-	return g.MissingCatalog(p.Catalog.Namespace)
 }
 
 // subscription warns of what OLM will not do for the Subscription that a policy asks for, in the words that this would
@@ -362,7 +341,7 @@ func (in *preview) subscription(ns *state.Namespace) {
 	if in.Package != nil {
 		s.Offered = in.Package(p.Package, sub.Catalog())
 	}
-	s.InstalledElsewhere = in.Copied != nil && in.Copied(p.Package, p.TargetNamespace) && in.group.Targets()
+	s.InstalledElsewhere = in.Copied != nil && in.Copied(p.Package, p.TargetNamespace) && p.Group.Targets()
 	for i := range subscriptionRules {
 		if r := &subscriptionRules[i]; slices.Contains(moments, r.previews) {
 			r.judge(s, r.ID, in.v)

@@ -170,7 +170,7 @@ func nextAge(n *state.Namespace, now time.Time) (next time.Time) {
 func nextEnd(n *state.Namespace, now time.Time) (next time.Time) {
 	for _, plan := range n.Plans() {
 		for _, e := range evidence.Of(plan) {
-			if end, never, known := e.At(); known && !never && now.Before(end) {
+			if end, known := e.At(); known && now.Before(end) {
 				next = earliest(next, end)
 			}
 		}

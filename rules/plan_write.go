@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"regexp"
 	"slices"
 	"time"
 
@@ -139,7 +140,9 @@ func JudgePlanUpdate(in PlanUpdateInput) verdict.Verdict {
 		}
 	}
 	if in.Namespace.Judged() {
-		in.judgeFrozen(&v)
+		frozen(&v, in.Namespace, !slices.Equal(in.New.Spec.CSVNames, in.Old.Spec.CSVNames), "spec.clusterServiceVersionNames")
+		frozen(&v, in.Namespace, in.New.Spec.Approval != in.Old.Spec.Approval, "spec.approval")
+		frozen(&v, in.Namespace, in.New.Spec.Generation != in.Old.Spec.Generation, "spec.generation")
 	}
 	in.judgeConsentWrite(&v)
 	added := overrideAsked(RulePlanOverride, &in.New.Metadata, &in.Old.Metadata, in.Now).Reason != ""
@@ -152,34 +155,16 @@ func JudgePlanUpdate(in PlanUpdateInput) verdict.Verdict {
 	return v.Sorted()
 }
 
-func (in *PlanUpdateInput) judgeFrozen(v *verdict.Verdict) {
-	if !slices.Equal(in.New.Spec.CSVNames, in.Old.Spec.CSVNames) {
-		frozen(v, in.Namespace, "spec.clusterServiceVersionNames")
+// frozen refuses to change a field of a plan.
+func frozen(v *verdict.Verdict, ns *state.Namespace, changed bool, field string) {
+	if changed {
+		state.RecordForNamespace(v, ns, RulePlanFrozen, verdict.NotAllowed("changing "+field,
+			"the contents of a plan are what was judged; OLM writes a new plan when something changes").At(field))
 	}
-	if in.New.Spec.Approval != in.Old.Spec.Approval {
-		frozen(v, in.Namespace, "spec.approval")
-	}
-	if in.New.Spec.Generation != in.Old.Spec.Generation {
-		frozen(v, in.Namespace, "spec.generation")
-	}
-}
-
-func frozen(v *verdict.Verdict, ns *state.Namespace, field string) {
-	state.RecordForNamespace(v, ns, RulePlanFrozen, verdict.NotAllowed("changing "+field,
-		"the contents of a plan are what was judged; OLM writes a new plan when something changes").At(field))
 }
 
 // PlanStatusInput is the input of JudgePlanStatusUpdate.
-type PlanStatusInput struct {
-	New, Old  *olm.InstallPlan
-	Namespace *state.Namespace
-	// ByOLM and ByOpgate report whether the write comes from OLM's or from Opgate's own identity.
-	ByOLM, ByOpgate bool
-	// Now is that of PlanInput.
-	Now time.Time
-	// Interrupt is that of PlanInput.
-	Interrupt <-chan struct{}
-}
+type PlanStatusInput Write[olm.InstallPlan]
 
 // NeverRefused reports whether a write passes in any state of the gate, before the namespace is known: OLM's writes of
 // status always do, since a refused one leaves an orphan plan.
@@ -194,19 +179,13 @@ func JudgePlanStatusUpdate(in PlanStatusInput) verdict.Verdict {
 	if in.NeverRefused() || !in.Namespace.Judged() {
 		return v
 	}
-	if !slices.Equal(in.New.Status.BundleLookups, in.Old.Status.BundleLookups) {
-		frozen(&v, in.Namespace, "status.bundleLookups")
-	}
-	if !slices.EqualFunc(in.New.Status.Steps, in.Old.Status.Steps, olm.SameStep) {
-		frozen(&v, in.Namespace, "status.plan")
-	}
-	if in.New.Status.InstalledAt != in.Old.Status.InstalledAt {
-		frozen(&v, in.Namespace, "status.conditions") // records which definitions the plan created
-	}
-	if in.New.Status.ServiceAccount != in.Old.Status.ServiceAccount {
-		frozen(&v, in.Namespace, "status.attenuatedServiceAccountRef")
-	}
-	from, to := in.Old.Status.Phase, in.New.Status.Phase
+	is, was := &in.New.Status, &in.Old.Status
+	frozen(&v, in.Namespace, !slices.Equal(is.BundleLookups, was.BundleLookups), "status.bundleLookups")
+	frozen(&v, in.Namespace, !slices.EqualFunc(is.Steps, was.Steps, olm.SameStep), "status.plan")
+	// It records which definitions the plan created.
+	frozen(&v, in.Namespace, is.InstalledAt != was.InstalledAt, "status.conditions")
+	frozen(&v, in.Namespace, is.ServiceAccount != was.ServiceAccount, "status.attenuatedServiceAccountRef")
+	from, to := was.Phase, is.Phase
 	if from == to {
 		return v.Sorted()
 	}
@@ -239,11 +218,11 @@ func JudgePlanStatusUpdate(in PlanStatusInput) verdict.Verdict {
 // rights in the namespace change.
 func Interrupted(p *olm.InstallPlan) bool {
 	return p.Status.Phase == olm.PhaseFailed && p.Spec.Approved && p.Status.ServiceAccount.Name != "" &&
-		slices.Contains(stepWebhooks, uncalled(p.Status.Message))
+		stepNotJudged.MatchString(p.Status.Message)
 }
 
-// stepWebhooks are the webhooks that receive what such an account writes.
-var stepWebhooks = []string{"clusterserviceversions.opgate.io", "subscriptions.opgate.io"}
+// stepNotJudged matches what the API server writes if it cannot call a webhook that receives what such an account writes.
+var stepNotJudged = regexp.MustCompile(`failed calling webhook "(clusterserviceversions|subscriptions)\.opgate\.io"`)
 
 // ConsentAsked reports whether an update consents to changes, which needs the RBAC verb approve: it adds a digest to
 // the annotation, moves its end to a later time, or changes the name of the user. Removing any digest, or the name,

@@ -38,13 +38,21 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/metakey"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
+	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/evidence"
+	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -61,6 +69,19 @@ type rule[In any] struct {
 	previews moment
 }
 
+// judgeBy judges by the rules of a kind: by each policy, and once for all of them.
+func judgeBy[In any](kind []rule[In], in In, policies []*operatorpolicy.Policy, v *verdict.Verdict) {
+	for i := range kind {
+		r := &kind[i]
+		for _, p := range policies {
+			p.Record(v, r.ID, r.byPolicy.Judge(in, p))
+		}
+		if r.judge != nil {
+			r.judge(in, r.ID, v)
+		}
+	}
+}
+
 // moment is when a policy that is written previews what its Subscription will be told.
 type moment int
 
@@ -71,6 +92,34 @@ const (
 	ifCreated
 	ifAllowed
 )
+
+// Write is a write of an object, and what it is judged by: of that, rules on a kind read what that kind has.
+type Write[T any] struct {
+	// New is the object as it would be stored, Old the stored one, nil on create.
+	New, Old *T
+	// Namespace is that of the object; nil if it has no known objects. Of a ClusterExtension it is spec.namespace, whose
+	// Constraints are not read: it may be excluded from judging, and the user who writes the object chooses it.
+	Namespace *state.Namespace
+	// Constraints are those of the cluster, for an object without a namespace.
+	Constraints *constraint.Set
+	// Package returns a package of a catalog of OLM v0, which provides the versions of listed names; nil if it is not
+	// known. Default: none is known.
+	Package func(pkg string, source olm.Catalog) *catalog.Package
+	// ByOLM and ByOpgate report whether the write comes from OLM's or from Opgate's own identity.
+	ByOLM, ByOpgate bool
+	// User is the name of the user who writes, and Groups are those of the user.
+	User   string
+	Groups []string
+	// UserUnknown is set where neither is known, as in files.
+	UserUnknown bool
+	// Stored reports whether the object may exist already although Old is nil, as in files: operators that are installed
+	// do not show that it was deleted before.
+	Stored bool
+	// Now is that of PlanInput.
+	Now time.Time
+	// Interrupt is that of PlanInput.
+	Interrupt <-chan struct{}
+}
 
 func plain[In any](kind []rule[In]) []verdict.Rule {
 	rules := make([]verdict.Rule, len(kind))
@@ -168,12 +217,11 @@ func fromCauses(causes []metav1.StatusCause) (reasons []verdict.Reason) {
 	return reasons
 }
 
-// What the API server writes before the text of what refuses at admission, or cannot be asked.
+// What the API server writes before the text of what refuses at admission, and a rule in that.
 var (
 	refusedBy = regexp.MustCompile(`admission webhook "([^"]*)" denied the request: |` +
 		`ValidatingAdmissionPolicy '([^']*)' with binding '[^']*' denied request: `)
-	notCalled = regexp.MustCompile(`failed calling webhook "([^"]*)"`)
-	ruleIn    = regexp.MustCompile(`\(([a-z]+/[a-z]+(?:-[a-z]+)*)\)`)
+	ruleIn = regexp.MustCompile(`\(([a-z]+/[a-z]+(?:-[a-z]+)*)\)`)
 )
 
 // Refusal is what admission refused a write by.
@@ -229,10 +277,99 @@ func reasonIn(refusal string) verdict.Reason {
 	return r
 }
 
-// uncalled returns the webhook that the API server could not call, by a message that quotes it; "" for none.
-func uncalled(message string) string {
-	if words := notCalled.FindStringSubmatch(message); words != nil {
-		return words[1]
+// Override is the override that a write asks for.
+type Override struct {
+	// Rule is the one that the refusals become warnings of.
+	Rule verdict.RuleID
+	// Reason is empty if the write asks for none.
+	Reason string
+	// Until follows the reason in messages; empty if it does not end.
+	Until string
+	// Ended is why the override does not count any more, and what would be accepted; empty if it counts.
+	Ended string
+}
+
+// orOverride is what else allows a write that is refused.
+const orOverride = "or give a reason in annotation " + metakey.OverrideReason + " as a user with the verb override"
+
+// overrideAsked returns the override that a write adds by a new reason; before is empty on create.
+func overrideAsked(rule verdict.RuleID, after, before *olm.ObjectMeta, now time.Time) Override {
+	reason, expires := evidence.OverrideReason(after), evidence.OverrideExpiry(after)
+	if reason == "" || reason == evidence.OverrideReason(before) {
+		return Override{}
 	}
-	return ""
+	asked := Override{Rule: rule, Reason: reason, Until: expires.Until()}
+	if ended := expires.Ended(now); ended != "" {
+		asked.Ended = "it " + ended + "; " + expires.Accepted()
+	}
+	return asked
+}
+
+// OverrideAsked returns the override that an update adds. It must be added with the approval itself: an earlier reason
+// on the plan does not count.
+func (in *PlanUpdateInput) OverrideAsked() Override {
+	if !in.New.Spec.Approved || in.Old.Spec.Approved {
+		return Override{}
+	}
+	return overrideAsked(RulePlanOverride, &in.New.Metadata, &in.Old.Metadata, in.Now)
+}
+
+// overrideMoved reports whether an update changes when the override on the plan ends, except to now. A mark keeps the
+// end: what is stored is judged by it.
+func (in *PlanUpdateInput) overrideMoved() bool {
+	reason, expires, was := evidence.OverrideReason(&in.New.Metadata), evidence.OverrideExpiry(&in.New.Metadata),
+		evidence.OverrideExpiry(&in.Old.Metadata)
+	return reason != "" && reason == evidence.OverrideReason(&in.Old.Metadata) && expires != was && expires.Value != evidence.EndedMark &&
+		expires.Value != was.Mark()
+}
+
+// OverrideText returns why a user has approved a plan that was refused, and whether that has ended, to follow a
+// sentence; "" if the plan has no override. Of a plan that is complete it does not depend on the time. Who that was is
+// in the plan's event, and not in the plan.
+func OverrideText(p *olm.InstallPlan, now time.Time) string {
+	if !evidence.Overridden(p) {
+		return ""
+	}
+	given := "; a user approved the InstallPlan " + p.Metadata.Key() + " although it is refused, and gave the reason " +
+		text.Quote(p.Metadata.Annotations.OverrideReason)
+	if ended := evidence.OverrideEnd(p, now); ended != "" && p.Status.Phase != olm.PhaseComplete {
+		return given + "; the override " + ended
+	}
+	return given + evidence.OverrideExpiry(&p.Metadata).Until()
+}
+
+// refuseOverrideReason keeps the reason of an override out of all writes but checked approvals, since the reason also
+// allows the steps of the plan. That applies in every namespace: the policy that a planted reason would set aside may
+// be created later.
+func refuseOverrideReason(v *verdict.Verdict) {
+	v.Add(RulePlanOverrideReason, verdict.Finding{Decision: verdict.Deny, Field: "metadata.annotations[" +
+		metakey.OverrideReason + "]", What: "annotation " + metakey.OverrideReason + " is not allowed here",
+		Accepted: "set it together with spec.approved, and only where the approval is refused without it"})
+}
+
+// refuseOverrideMoved keeps an override to the end that it was approved with: one that has ended would open again.
+func refuseOverrideMoved(v *verdict.Verdict) {
+	v.Add(RulePlanOverrideReason, verdict.NotAllowed("changing annotation "+metakey.OverrideExpires,
+		"an override ends when its approval states; to end it now, write "+
+			evidence.EndedMark).At("metadata.annotations["+metakey.OverrideExpires+"]"))
+}
+
+// OverrideNeeds returns the objects on which an approver needs the RBAC verb override to set this refusal aside; ok is
+// false if that is not possible. A reason without a single source needs all objects that may refuse in the namespace.
+func OverrideNeeds(v *verdict.Verdict, ns *state.Namespace) (needs []verdict.PolicyRef, ok bool) {
+	for _, r := range v.Reasons {
+		from := []verdict.PolicyRef{r.From}
+		switch {
+		case !RuleOf(r.Rule).Override:
+			return nil, false
+		case r.From == verdict.PolicyRef{} || r.Rule == bundle.RuleUnknown:
+			from = ns.Sources()
+		}
+		for _, g := range from {
+			if !slices.Contains(needs, g) {
+				needs = append(needs, g)
+			}
+		}
+	}
+	return needs, len(needs) > 0
 }

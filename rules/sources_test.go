@@ -262,3 +262,38 @@ func TestWritesFailClosed(t *testing.T) {
 		t.Errorf("interrupted: %s %s", v.Decision, v.Refusal())
 	}
 }
+
+// TestO82ImageTemplate judges the image that OLM writes into a CatalogSource for an annotation, besides the one that is
+// there (threat O82).
+func TestO82ImageTemplate(t *testing.T) {
+	c := &constraintv1.Constraint{Spec: constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"on":"catalogSource",` +
+		`"rule":"source.image in ['a.example/x:v1', 'a.example/x:v1.36.3'] || source.image == old.image"}}]`}}
+	known := facts.Cluster{Version: "1.36.3+k3s1"}
+	ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: &known,
+		Constraints: constraint.NewSet([]*constraint.Definition{NewDefinition(c, nil)}, known)})
+	const version = ":v{kube_major_version}.{kube_minor_version}.{kube_patch_version}"
+	source := func(image, template string) *olm.CatalogSource {
+		s := inReview[olm.CatalogSource](t, "{sourceType: grpc, image: '"+image+"'}")
+		s.Metadata.Annotations.ImageTemplate = template
+		return s
+	}
+	for _, test := range []struct {
+		new, old *olm.CatalogSource
+		want     verdict.Decision
+	}{
+		{new: source("a.example/x:v1", ""), want: verdict.Allow},
+		{new: source("a.example/x:v1", "a.example/x"+version), want: verdict.Allow},
+		{new: source("a.example/x:v1", "b.example/x"+version), want: verdict.Deny},
+		{new: source("a.example/x:v1", "a.example/x:v1{"), want: verdict.Deny}, // OLM writes nothing
+		{new: source("b.example/x:v1", "a.example/x"+version), want: verdict.Deny},
+		{new: source("b.example/x:v1", ""), old: source("b.example/x:v1", ""), want: verdict.Allow},
+		{new: source("b.example/x:v1", "b.example/x:v2"), old: source("b.example/x:v1", ""), want: verdict.Deny},
+		{new: source("b.example/x:v2", "b.example/x:v2"), old: source("b.example/x:v1", "b.example/x:v2"), want: verdict.Allow},
+	} {
+		v := JudgeCatalogSource(CatalogSourceInput{New: test.new, Old: test.old, Namespace: ns})
+		if v.Decision != test.want {
+			t.Errorf("image %s, template %s: %s: %s, want %s", test.new.Spec.Image, test.new.Metadata.Annotations.ImageTemplate,
+				v.Decision, v.Refusal(), test.want)
+		}
+	}
+}

@@ -311,8 +311,8 @@ func (o *Offered) entries() []catalog.Entry {
 func (o *Offered) judge() func(catalog.Entry) bool {
 	p, budget := o.Policy, constraint.NewBudget(nil)
 	return func(e catalog.Entry) bool {
-		inRange := bundle.InRange(p, e.Name, e.Version)
-		if !p.MayBring(e.Name) || !inRange || p.HoldDeprecated && e.Deprecation != "" {
+		within := p.NamesStart(e.Name) || inRange(p, e.Version)
+		if !p.MayBring(e.Name) || !within || p.HoldDeprecated && e.Deprecation != "" {
 			return false
 		}
 		b := &constraint.Bundle{Bundle: olm.Bundle{Package: p.Package, Name: e.Name, Version: e.Version,

@@ -167,19 +167,17 @@ func (d *draft) rejudge(namespace string) {
 
 // Scoped returns a parsed Policy, with namespaces only for namespaced kinds, as far as these are known: only the leader
 // reads CustomResourceDefinitions.
-func (b *Builder) Scoped(read *dependency.Policy) *dependency.Policy {
-	if len(b.clusterScoped) == 0 {
-		return read
+func (b *Builder) Scoped(p *Policy) *dependency.Policy {
+	if len(b.clusterScoped) == 0 || p.Object == nil {
+		return p.graphed
 	}
-	return read.Scoped(func(group, kind string) bool {
+	return p.graphed.Scoped(p.Object, func(group, kind string) bool {
 		return b.clusterScoped[schema.GroupKind{Group: group, Kind: kind}]
 	})
 }
 
 // Completer completes policies: template text, and fields that the author omitted.
 type Completer interface {
-	// Needed reports whether a policy depends on the cluster at all.
-	Needed(op *policyv1beta2.OperatorPolicy) bool
 	// Policy is called with each new state of a policy and must not block. The result is passed to Feed.Completed.
 	Policy(op *policyv1beta2.OperatorPolicy)
 	// Forget ends the work for a deleted policy.

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"cmp"
+	"maps"
 	"reflect"
 	"slices"
 
@@ -28,8 +29,8 @@ type draft struct {
 	graphChanges []ObjectChange
 	// packages are those of which the content has changed in a catalog.
 	packages []string
-	// scopeChanged is set if the set of cluster-scoped kinds changed.
-	scopeChanged bool
+	// definitions is set if a CustomResourceDefinition is new.
+	definitions bool
 }
 
 type draftEntry struct {
@@ -101,7 +102,7 @@ func (d *draft) move(old, now *Object) {
 	case Policies, PolicySets:
 		d.graphChanges = append(d.graphChanges, c)
 	case CustomResourceDefinitions:
-		d.rescope(c)
+		d.definitions = true
 	}
 }
 
@@ -280,7 +281,7 @@ const maxGraphChanges = 64
 
 // updateGraph applies changes of Policies and PolicySets to the graph.
 func (d *draft) updateGraph() {
-	if len(d.graphChanges) > maxGraphChanges || d.scopeChanged && d.next.graph != nil {
+	if rescoped := d.definitions && d.rescope(); len(d.graphChanges) > maxGraphChanges || rescoped && d.next.graph != nil {
 		d.next.graph = d.graph()
 		return
 	}
@@ -288,7 +289,7 @@ func (d *draft) updateGraph() {
 		o := c.Object()
 		switch {
 		case o.kind == Policies && c.Now != nil:
-			d.next.graph = d.next.graph.WithPolicy(d.Scoped(o.Policy().graphed))
+			d.next.graph = d.next.graph.WithPolicy(d.Scoped(o.Policy()))
 		case o.kind == Policies:
 			d.next.graph = d.next.graph.WithoutPolicy(o.Namespace, o.Name)
 		case c.Now != nil && o.PolicySet().Read != nil:
@@ -302,7 +303,7 @@ func (d *draft) updateGraph() {
 func (d *draft) graph() *dependency.Graph {
 	var policies []*dependency.Policy
 	for _, o := range d.next.Objects(Policies, InCluster()) {
-		policies = append(policies, d.Scoped(o.Policy().graphed))
+		policies = append(policies, d.Scoped(o.Policy()))
 	}
 	var sets []*dependency.Set
 	for _, o := range d.next.Objects(PolicySets, InCluster()) {
@@ -356,29 +357,17 @@ func (d *draft) resuspend(before *dependency.Graph) {
 	}
 }
 
-// rescope records which kinds are cluster-scoped.
-func (d *draft) rescope(c ObjectChange) {
-	scoped := func(o *Object) (schema.GroupKind, bool) {
-		if o == nil || o.Definition() == nil || !o.Definition().Established || o.Definition().Namespaced {
-			return schema.GroupKind{}, false
+// rescope records which kinds are cluster-scoped, and reports whether that changed.
+func (d *draft) rescope() bool {
+	scoped := map[schema.GroupKind]bool{}
+	for o := range d.next.AllObjects(CustomResourceDefinitions) {
+		if kind := o.Definition(); kind != nil && kind.Established && !kind.Namespaced {
+			scoped[kind.GroupKind()] = true
 		}
-		return o.Definition().GroupKind(), true
 	}
-	old, was := scoped(c.Old)
-	now, is := scoped(c.Now)
-	if was == is && old == now {
-		return
-	}
-	if was {
-		delete(d.clusterScoped, old)
-	}
-	if is {
-		if d.clusterScoped == nil {
-			d.clusterScoped = map[schema.GroupKind]bool{}
-		}
-		d.clusterScoped[now] = true
-	}
-	d.scopeChanged = true
+	changed := !maps.Equal(scoped, d.clusterScoped)
+	d.clusterScoped = scoped
+	return changed
 }
 
 // judgeWaiting judges the pending plans outside of the request path: the Constraints cache the results, so

@@ -16,6 +16,7 @@ import (
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/internal/signal"
 	"github.com/opgate/opgate/rules/facts"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/stream"
 )
@@ -119,21 +120,16 @@ func (f *Feed) Completed(key types.NamespacedName, c Completion) {
 // Lead adds the kinds that only the leader needs. They are not removed: a replica that has led may lead again.
 func (f *Feed) Lead() { f.lead.Do(func() { close(f.led) }) }
 
-// supply makes the builder read the suppliers.
-func (f *Feed) supply() {
+// Start watches the API server until the context ends. The first snapshot is stored once all kinds that every replica
+// needs have been listed; a kind that the API server does not serve yet keeps the gate closed, unless it is optional.
+func (f *Feed) Start(ctx context.Context) error {
 	f.builder.Changes = f.Changes
 	if f.Completer != nil {
-		f.builder.Needed = f.Completer.Needed
+		f.builder.Needed = operatorpolicy.DependsOnCluster
 	}
 	if f.Packages != nil {
 		f.builder.Packages = f.Packages.Version
 	}
-}
-
-// Start watches the API server until the context ends. The first snapshot is stored once all kinds that every replica
-// needs have been listed; a kind that the API server does not serve yet keeps the gate closed, unless it is optional.
-func (f *Feed) Start(ctx context.Context) error {
-	f.supply()
 	policies, others := (<-chan struct{})(nil), []<-chan struct{}{}
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -289,7 +285,7 @@ func (f *Feed) note(old, now *Object) {
 		f.Completer.Forget(old.Key())
 	case now == nil || now.kind != OperatorPolicies:
 	default:
-		if op := now.value.(*storedPolicy).object; op != nil && f.Completer.Needed(op) {
+		if op := now.value.(*storedPolicy).object; op != nil && operatorpolicy.DependsOnCluster(op) {
 			f.Completer.Policy(op)
 		} else {
 			f.Completer.Forget(now.Key())

@@ -339,25 +339,23 @@ func (d *draft) setGlobal(namespace string, before, after []string) {
 		return
 	}
 	global := d.next.global.Edit()
-	for _, pkg := range before {
-		if !slices.Contains(after, pkg) {
-			others := slices.DeleteFunc(slices.Clone(d.next.InstalledGlobally(pkg)),
-				func(name string) bool { return name == namespace })
-			if len(others) == 0 {
-				global.Remove(pkg)
-			} else {
-				global.Set(pkg, others)
-			}
-			d.change.Packages = append(d.change.Packages, pkg)
+	for _, pkg := range slices.Concat(before, after) {
+		is := slices.Contains(after, pkg)
+		if is && slices.Contains(before, pkg) {
+			continue
 		}
-	}
-	for _, pkg := range after {
-		if !slices.Contains(before, pkg) {
-			others := d.next.InstalledGlobally(pkg)
-			i, _ := slices.BinarySearch(others, namespace)
-			global.Set(pkg, slices.Insert(slices.Clone(others), i, namespace))
-			d.change.Packages = append(d.change.Packages, pkg)
+		names := slices.DeleteFunc(slices.Clone(d.next.InstalledGlobally(pkg)),
+			func(name string) bool { return name == namespace })
+		if is {
+			names = append(names, namespace)
+			slices.Sort(names)
 		}
+		if len(names) == 0 {
+			global.Remove(pkg)
+		} else {
+			global.Set(pkg, names)
+		}
+		d.change.Packages = append(d.change.Packages, pkg)
 	}
 	d.next.global = global.Next
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
 )
 
 const (
@@ -30,23 +31,21 @@ type Candidates struct {
 	account Account
 	writes  *prometheus.CounterVec
 	log     logr.Logger
-	now     func() time.Time
+	// entitled is whether a user may escalate ClusterRoles, logged is of labels of the metric.
+	entitled, logged *cache.LRUExpireCache
 
-	mu      sync.Mutex
-	answers map[string]answer
-	users   []string             // in the metric
-	logged  map[string]time.Time // by label of the metric
+	mu    sync.Mutex
+	users []string // in the metric
 }
 
-// answer is whether a user may escalate ClusterRoles.
-type answer struct {
-	may bool
-	at  time.Time
-}
+type clock func() time.Time
+
+func (c clock) Now() time.Time { return c() }
 
 // NewCandidates returns the candidates besides a configured account, and registers their metric.
 func NewCandidates(account Account, registry prometheus.Registerer, log logr.Logger, now func() time.Time) *Candidates {
-	c := &Candidates{account: account, log: log, now: now, answers: map[string]answer{}, logged: map[string]time.Time{},
+	c := &Candidates{account: account, log: log, entitled: cache.NewLRUExpireCacheWithClock(maxAnswers, clock(now)),
+		logged: cache.NewLRUExpireCacheWithClock(maxCandidates+1, clock(now)),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "opgate_olm_identity_candidate_writes_total",
 			Help: "Total number of writes in the form of OLM's by users that could be OLM and are not configured as it, by identity and kind of object.",
@@ -70,23 +69,15 @@ func (c *Candidates) Possible(username string) bool {
 func (c *Candidates) Entitled(user *authenticationv1.UserInfo, ask func() (bool, error)) bool {
 	groups := slices.Sorted(slices.Values(user.Groups))
 	key := fmt.Sprintf("%q %q %q", user.Username, user.UID, groups)
-	c.mu.Lock()
-	known, ok := c.answers[key]
-	c.mu.Unlock()
-	if ok && c.now().Sub(known.at) < answerLifetime {
-		return known.may
+	if known, ok := c.entitled.Get(key); ok {
+		return known.(bool)
 	}
 	may, err := ask()
 	if err != nil {
 		c.log.V(1).Info("rights of a user not known", "user", user.Username, "error", err.Error())
 		return false
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.answers) >= maxAnswers {
-		clear(c.answers)
-	}
-	c.answers[key] = answer{may: may, at: c.now()}
+	c.entitled.Add(key, may, answerLifetime)
 	return may
 }
 
@@ -103,11 +94,10 @@ func (c *Candidates) Wrote(username, kind, object string) {
 		}
 	}
 	c.writes.WithLabelValues(label, kind).Inc()
-	now := c.now()
-	if last, ok := c.logged[label]; ok && now.Sub(last) < logInterval {
+	if _, logged := c.logged.Get(label); logged {
 		return
 	}
-	c.logged[label] = now
+	c.logged.Add(label, nil, logInterval)
 	c.log.Info("user writes as OLM does, but is not configured as OLM", "user", username,
 		"identity", c.account.Username(),
 		"kind", kind, "object", object, "fix", c.Fix(username))

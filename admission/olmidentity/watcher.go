@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
 	"github.com/opgate/opgate/internal/signal"
 	"github.com/opgate/opgate/internal/watched"
@@ -37,6 +37,11 @@ var (
 	serviceAccounts = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
 )
 
+// Authorizer reports whether a user has a right.
+type Authorizer interface {
+	May(ctx context.Context, user *authenticationv1.UserInfo, what *authorizationv1.ResourceAttributes) (bool, error)
+}
+
 // Options configure a Watcher. All fields but Log and AcknowledgedNamespace are required.
 type Options struct {
 	// Identity is updated.
@@ -44,7 +49,7 @@ type Options struct {
 	// Client reads the ServiceAccount, its namespace and Opgate's.
 	Client dynamic.Interface
 	// Rights reviews what the account may do.
-	Rights authorizationclient.SubjectAccessReviewInterface
+	Rights Authorizer
 	// Namespace is the namespace that Opgate runs in. A namespace of OLM that is younger is not trusted.
 	Namespace string
 	// AcknowledgedNamespace is the UID of a namespace that is trusted however young it is. Default: none.
@@ -57,7 +62,8 @@ type Options struct {
 // user is verified once.
 type Watcher struct {
 	options Options
-	// namespace and serviceAccount are nil for a user, of whom there is no object.
+	// objects are namespace and serviceAccount. There are none for a user.
+	objects                   []*watched.Object
 	namespace, serviceAccount *watched.Object
 	// failure is why one of them was last not read.
 	failure atomic.Pointer[error]
@@ -79,6 +85,7 @@ func NewWatcher(o Options) (w *Watcher, err error) {
 		return nil, err
 	}
 	w.serviceAccount, err = watched.New(o.Client, serviceAccounts, account.Namespace, account.Name, w.notify, o.Log)
+	w.objects = []*watched.Object{w.namespace, w.serviceAccount}
 	return w, err
 }
 
@@ -86,12 +93,12 @@ func NewWatcher(o Options) (w *Watcher, err error) {
 func (w *Watcher) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
-	for _, o := range w.objects() {
+	for _, o := range w.objects {
 		o.Failed = func(err error) {
 			w.failure.Store(&err)
 			w.notify()
 		}
-		running.Go(func() { o.Run(ctx) })
+		running.Go(func() { _ = o.Start(ctx) })
 	}
 	retry := time.NewTimer(0)
 	defer retry.Stop()
@@ -109,14 +116,6 @@ func (w *Watcher) Start(ctx context.Context) error {
 			retry.Reset(again)
 		}
 	}
-}
-
-// objects are what is watched.
-func (w *Watcher) objects() []*watched.Object {
-	if w.namespace == nil {
-		return nil
-	}
-	return []*watched.Object{w.namespace, w.serviceAccount}
 }
 
 func (w *Watcher) notify() { signal.Put(w.changed) }
@@ -143,7 +142,7 @@ func (w *Watcher) set(s State) {
 func (w *Watcher) verify(ctx context.Context) (State, time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	if w.namespace == nil {
+	if w.objects == nil {
 		return w.verifyUser(ctx)
 	}
 	account := w.options.Identity.Account()
@@ -207,16 +206,8 @@ func (w *Watcher) verifyUser(ctx context.Context) (State, time.Duration) {
 // creates the roles of operators. Such an account is cluster admin already, so that trusting it adds nothing to what it
 // can do. The webhook configurations check the same at each request, in matchConditions.
 func (w *Watcher) mayEscalate(ctx context.Context, uid types.UID, groups ...string) (bool, error) {
-	username := w.options.Identity.Account().Username()
-	review, err := w.options.Rights.Create(ctx,
-		&authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: username, UID: string(uid), Groups: append(groups, "system:authenticated"),
-			ResourceAttributes: Escalate(),
-		}}, metav1.CreateOptions{})
-	if err != nil {
-		return false, fmt.Errorf("ask whether %s may escalate ClusterRoles: %w", username, err)
-	}
-	return review.Status.Allowed && !review.Status.Denied, nil
+	return w.options.Rights.May(ctx, &authenticationv1.UserInfo{Username: w.options.Identity.Account().Username(),
+		UID: string(uid), Groups: append(groups, "system:authenticated")}, Escalate())
 }
 
 // Escalate is the right that distinguishes OLM from users that are not cluster admin.

@@ -24,10 +24,7 @@ import (
 // Load reads all scenarios of a directory, sorted by name, for a cluster. They must stand for themselves: none refers
 // to files beside it.
 func Load(dir string, versions Versions) ([]*Scenario, error) {
-	paths, err := filepath.Glob(filepath.Join(dir, "*"+Extension))
-	if err != nil {
-		return nil, err
-	}
+	paths, _ := filepath.Glob(filepath.Join(dir, "*"+Extension)) // the error is that of a pattern
 	if len(paths) == 0 {
 		return nil, fmt.Errorf("no scenarios in %s", dir)
 	}
@@ -59,13 +56,14 @@ func Parse(path string, data []byte, versions Versions) (*Scenario, error) {
 // Update returns the text of a scenario file with the message and the warnings that its write got. The decision stays:
 // a wrong one needs review. Versions for which the file has placeholders are replaced by them.
 func Update(data []byte, message string, warnings []string, versions Versions) []byte {
-	known := Versions{}
-	if bytes.Contains(data, []byte(KubernetesPlaceholder)) {
-		known.Kubernetes = versions.Kubernetes
+	var placeholders []string
+	for placeholder, version := range map[string]string{KubernetesPlaceholder: versions.Kubernetes,
+		OpenShiftPlaceholder: versions.OpenShift} {
+		if version != "" && bytes.Contains(data, []byte(placeholder)) {
+			placeholders = append(placeholders, version, placeholder)
+		}
 	}
-	if bytes.Contains(data, []byte(OpenShiftPlaceholder)) {
-		known.OpenShift = versions.OpenShift
-	}
+	abstract := strings.NewReplacer(placeholders...)
 	archive := txtar.Parse(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")))
 	want := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == "want" })
 	if want < 0 {
@@ -76,11 +74,11 @@ func Update(data []byte, message string, warnings []string, versions Versions) [
 	if message != "" {
 		text += message + "\n"
 	}
-	archive.Files[want].Data = []byte(known.Abstract(text))
+	archive.Files[want].Data = []byte(abstract.Replace(text))
 	archive.Files = slices.DeleteFunc(archive.Files, func(f txtar.File) bool { return f.Name == "warnings" })
 	if len(warnings) > 0 {
 		archive.Files = append(archive.Files, txtar.File{Name: "warnings",
-			Data: []byte(known.Abstract(strings.Join(warnings, "\n") + "\n"))})
+			Data: []byte(abstract.Replace(strings.Join(warnings, "\n") + "\n"))})
 	}
 	return txtar.Format(archive)
 }

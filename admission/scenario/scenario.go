@@ -32,6 +32,7 @@
 package scenario
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -257,28 +258,8 @@ const (
 	OpenShiftPlaceholder  = "${OPENSHIFT}"
 )
 
-// replacements are the placeholders with their versions, as far as these are known.
-func (v *Versions) replacements() (list [][2]string) {
-	for _, r := range [][2]string{{KubernetesPlaceholder, v.Kubernetes}, {OpenShiftPlaceholder, v.OpenShift}} {
-		if r[1] != "" {
-			list = append(list, r)
-		}
-	}
-	return list
-}
-
 // Insert replaces the placeholders in text by the versions. Those of unknown versions stay.
 func (v *Versions) Insert(text string) string {
-	for _, r := range v.replacements() {
-		text = strings.ReplaceAll(text, r[0], r[1])
-	}
-	return text
-}
-
-// Abstract replaces the versions in text by their placeholders.
-func (v *Versions) Abstract(text string) string {
-	for _, r := range v.replacements() {
-		text = strings.ReplaceAll(text, r[1], r[0])
-	}
-	return text
+	return strings.NewReplacer(KubernetesPlaceholder, cmp.Or(v.Kubernetes, KubernetesPlaceholder),
+		OpenShiftPlaceholder, cmp.Or(v.OpenShift, OpenShiftPlaceholder)).Replace(text)
 }

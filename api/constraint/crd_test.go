@@ -36,10 +36,6 @@ func TestCRDIdentity(t *testing.T) {
 		[]string{c.V1.Spec.Group, want.Kind, want.Plural}) {
 		t.Errorf("the constants of v1 are %v", got)
 	}
-	if got := []string{constraintv2.Group, constraintv2.Kind, constraintv2.Resource}; !reflect.DeepEqual(got,
-		[]string{c.V1.Spec.Group, want.Kind, want.Plural}) {
-		t.Errorf("the constants of v2 are %v", got)
-	}
 	// By this label Policies know what can be a template.
 	if got := c.V1.Labels["policy.open-cluster-management.io/policy-type"]; got != "template" {
 		t.Errorf("the label policy-type is %q", got)
@@ -61,7 +57,7 @@ func TestCRDIdentity(t *testing.T) {
 				v.Name)
 		}
 	}
-	if want := []string{constraintv1.Version, constraintv2.Version}; !reflect.DeepEqual(versions, want) {
+	if want := []string{constraintv1.Version, constraintv2.GroupVersion.Version}; !reflect.DeepEqual(versions, want) {
 		t.Errorf("versions are %v, want %v", versions, want)
 	}
 }
@@ -69,7 +65,7 @@ func TestCRDIdentity(t *testing.T) {
 // TestVersionsAreTheSame shows why no webhook has to convert: but for their names the versions are equal.
 func TestVersionsAreTheSame(t *testing.T) {
 	c := loadCRD(t)
-	one, two := c.VersionNamed(t, constraintv1.Version), c.VersionNamed(t, constraintv2.Version)
+	one, two := c.VersionNamed(t, constraintv1.Version), c.VersionNamed(t, constraintv2.GroupVersion.Version)
 	two.Name, two.Storage = one.Name, one.Storage
 	if diff := cmp.Diff(one, two); diff != "" {
 		t.Errorf("v1 and v2 differ (-v1 +v2):\n%s", diff)

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"encoding/xml"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"slices"
@@ -101,8 +99,8 @@ func TestRun(t *testing.T) {
 // outputs writes a report in each form.
 func outputs(t *testing.T, report *Report) {
 	t.Helper()
-	var table, data, plot bytes.Buffer
-	if err := errors.Join(report.Table(&table), report.JSON(&data), report.SVG(&plot)); err != nil {
+	var table, data bytes.Buffer
+	if err := errors.Join(report.Table(&table), report.JSON(&data)); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(table.String(), "not known"); n != len(report.Goals) {
@@ -111,22 +109,6 @@ func outputs(t *testing.T, report *Report) {
 	var read Report
 	if err := json.Unmarshal(data.Bytes(), &read); err != nil || len(read.Rows) != len(report.Rows) {
 		t.Errorf("%d rows in JSON, %v", len(read.Rows), err)
-	}
-	bars := 0
-	for d := xml.NewDecoder(&plot); ; {
-		token, err := d.Token()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			t.Fatalf("the plot is not XML: %v", err)
-		}
-		if e, ok := token.(xml.StartElement); ok && e.Name.Local == "g" {
-			bars++
-		}
-	}
-	if bars != len(report.Rows) {
-		t.Errorf("%d bars, want %d", bars, len(report.Rows))
 	}
 }
 
@@ -163,13 +145,5 @@ func TestOptions(t *testing.T) {
 		if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %s", err, want)
 		}
-	}
-}
-
-// TestServerThatDoesNotStart has its log in the error.
-func TestServerThatDoesNotStart(t *testing.T) {
-	_, err := start(t.Context(), kind{floor: "cache"}, options(t).Program)
-	if err == nil || !strings.Contains(err.Error(), `"cache" is neither`) {
-		t.Errorf("the error is %v", err)
 	}
 }

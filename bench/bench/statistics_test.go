@@ -45,35 +45,6 @@ func TestRatio(t *testing.T) {
 	}
 }
 
-func TestQuantiles(t *testing.T) {
-	for degrees, want := range map[int]float64{1: 12.706, 6: 2.447, 30: 2.042, 1000: 2.042} {
-		if got := quantile(degrees); got != want {
-			t.Errorf("%d degrees of freedom: %v, want %v", degrees, got, want)
-		}
-	}
-}
-
-func TestMedianAndPercentile(t *testing.T) {
-	if got := median([]float64{9, 1, 5}); got != 5 {
-		t.Errorf("the median of three is %v", got)
-	}
-	if got := median([]float64{9, 1, 5, 6}); got != 5.5 {
-		t.Errorf("the median of four is %v", got)
-	}
-	var hundred []time.Duration
-	for i := range 100 {
-		hundred = append(hundred, time.Duration(100-i))
-	}
-	for percent, want := range map[int]time.Duration{50: 50, 99: 99} {
-		if got := percentile(hundred, percent); got != want {
-			t.Errorf("percentile %d is %d, want %d", percent, got, want)
-		}
-	}
-	if got := percentile([]time.Duration{7}, 99); got != 7 {
-		t.Errorf("the only one is %d", got)
-	}
-}
-
 // TestGoals has CPU times of three rounds, of which the interval is inside a goal, beyond it, or on both sides.
 func TestGoals(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -146,7 +146,7 @@ func TestCompileBadInput(t *testing.T) {
 		"identity": {policy, []string{"-f", "-", "--olm-identity=admin@example.com"},
 			"is not the user name of a service account"},
 		"mode": {policy, []string{"-f", "-", identity, "--approval-mode=ignore"},
-			`unknown approval mode "ignore"`},
+			`invalid argument "ignore" for "--approval-mode" flag`},
 		"namespace":      {policy, []string{"-f", "-", identity, "--excluded-namespace=A"}, `namespace "A"`},
 		"argument":       {policy, []string{identity, "x.yaml"}, "x.yaml: cannot be read"},
 		"mode alone":     {"", []string{"--static=x", identity}, "--olm-identity is for policies"},

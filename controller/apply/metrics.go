@@ -12,7 +12,37 @@ import (
 	"github.com/opgate/opgate/internal/fair"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/verdict"
+	"github.com/opgate/opgate/snapshot"
 )
+
+// Leading returns the snapshot while this replica leads, else nil.
+type Leading func() *snapshot.Snapshot
+
+// Gauge is a gauge whose series are computed when it is scraped.
+type Gauge struct {
+	Leading
+	desc   *prometheus.Desc
+	series func(s *snapshot.Snapshot, set func(value float64, labels ...string))
+}
+
+// Gauge returns a gauge for which series calls set with each value and the labels of that when it is scraped, perhaps by
+// several scrapers at the same time. It has no series while another replica leads.
+func (l Leading) Gauge(name, help string, labels []string,
+	series func(s *snapshot.Snapshot, set func(value float64, labels ...string))) Gauge {
+	return Gauge{l, prometheus.NewDesc(name, help, labels, nil), series}
+}
+
+// Describe implements prometheus.Collector.
+func (g Gauge) Describe(out chan<- *prometheus.Desc) { out <- g.desc }
+
+// Collect implements prometheus.Collector.
+func (g Gauge) Collect(out chan<- prometheus.Metric) {
+	if current := g.Leading(); current != nil {
+		g.series(current, func(value float64, labels ...string) {
+			out <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, value, labels...)
+		})
+	}
+}
 
 // Metrics count the writes of controllers.
 type Metrics struct {

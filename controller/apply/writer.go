@@ -9,11 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -167,13 +165,6 @@ func (w *Writer) Patched(
 	})
 }
 
-// Event sends an event. The caller logs an error: events are best effort.
-func (w *Writer) Event(ctx context.Context, event *corev1.Event) error {
-	err := w.Client.Create(ctx, event)
-	w.Metrics.Wrote(Create, "Event", err)
-	return err
-}
-
 // Verb returns the verb of a write that makes one state of an object another one. Nil is for an object that does not
 // exist.
 func Verb(live, object *unstructured.Unstructured) string {
@@ -265,31 +256,25 @@ func (w *Writer) Done(ctx context.Context, live, object *unstructured.Unstructur
 }
 
 // Approve approves a plan only if it is in the state that was judged: if OLM or another replica has changed it since,
-// the error is Outdated.
-func (w *Writer) Approve(ctx context.Context, plan *olm.InstallPlan) error {
-	err := w.patch(ctx, Version(snapshot.InstallPlans, &plan.Metadata),
-		map[string]any{"spec": map[string]any{"approved": true}})
+// the error is Outdated. It returns the metadata in the response.
+func (w *Writer) Approve(ctx context.Context, plan *olm.InstallPlan) (*metav1.PartialObjectMetadata, error) {
+	head := Version(snapshot.InstallPlans, &plan.Metadata)
+	err := w.patch(ctx, head, map[string]any{"spec": map[string]any{"approved": true}})
 	w.Metrics.approved(err)
 	if err != nil {
-		return fmt.Errorf("approve InstallPlan %s: %w", plan.Metadata.Key(), err)
+		return nil, fmt.Errorf("approve InstallPlan %s: %w", plan.Metadata.Key(), err)
 	}
-	return nil
+	return head, nil
 }
 
-// Approved waits until the snapshot shows approvals of plans of one namespace, so that none is sent twice.
-func (w *Writer) Approved(ctx context.Context, plans []*olm.InstallPlan) error {
-	if len(plans) == 0 {
-		return nil
-	}
-	return w.Store.Wait(ctx, snapshot.InstallPlans, "", func(s *snapshot.Snapshot) bool {
-		now := map[string]*olm.InstallPlan{}
-		for _, plan := range s.Namespace(plans[0].Metadata.Namespace).Plans() {
-			now[plan.Metadata.UID] = plan
+// Approved waits until the snapshot shows approvals, so that none is sent twice.
+func (w *Writer) Approved(ctx context.Context, plans []*metav1.PartialObjectMetadata) error {
+	for _, plan := range plans {
+		if err := w.Patched(ctx, snapshot.InstallPlans, snapshot.InNamespace(plan.Namespace), plan); err != nil {
+			return err
 		}
-		return !slices.ContainsFunc(plans, func(plan *olm.InstallPlan) bool {
-			return now[plan.Metadata.UID] != nil && !now[plan.Metadata.UID].Spec.Approved
-		})
-	})
+	}
+	return nil
 }
 
 // Resync makes OLM resolve the namespace of a Subscription again. OLM treats an unsatisfiable resolution as final: it

@@ -74,6 +74,7 @@ type Controller struct {
 
 	// What follows is of the one worker, but for the queue.
 	queue     manager.Queue[item]
+	manager   ctrl.Manager
 	discovery discovery.DiscoveryInterface
 	// owner is the ClusterRole that owns the objects, watches are the objects by kind.key.
 	owner   *owned.Owner
@@ -135,24 +136,17 @@ func (r *Controller) AddTo(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("make a discovery client: %w", err)
 	}
-	r.discovery, r.Client, r.reader = served, mgr.GetClient(), mgr.GetAPIReader()
+	r.manager, r.discovery, r.Client, r.reader = mgr, served, mgr.GetClient(), mgr.GetAPIReader()
 	r.watches, r.written = map[string]*watched.Object{}, map[string]*written{}
 	changed := func() { r.queue.Add(item{}) }
 	if r.owner, err = owned.NewOwner(client, OwnerName, "the admission policies", changed, r.Log); err != nil {
 		return err
 	}
-	if err := mgr.Add(r.owner); err != nil {
-		return fmt.Errorf("add the watch of ClusterRole %s: %w", OwnerName, err)
-	}
 	for _, k := range kinds {
-		w, err := watched.New(client, group.WithResource(k.resource), "", k.object, changed, r.Log)
+		r.watches[k.key()], err = watched.New(client, group.WithResource(k.resource), "", k.object, changed, r.Log)
 		if err != nil {
 			return err
 		}
-		if err := mgr.Add(w); err != nil {
-			return fmt.Errorf("add the watch of %s: %w", k.key(), err)
-		}
-		r.watches[k.key()] = w
 	}
 	return manager.Registration[item]{
 		Name:       "backstop",

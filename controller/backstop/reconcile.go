@@ -142,14 +142,14 @@ func (r *Controller) reconcile(ctx context.Context) (state string, err error) {
 
 // openWatches starts the watches of the kinds that are served, and waits until they show what is stored.
 func (r *Controller) openWatches(ctx context.Context, features backstop.Features) error {
-	err := r.owner.Open(ctx)
+	err := r.owner.Open(ctx, r.manager)
 	for _, k := range kinds {
 		served := features.ValidatingAdmissionPolicy
 		if k == kinds[0] || k == kinds[1] {
 			served = features.MutatingAdmissionPolicy
 		}
 		if served && err == nil {
-			err = r.watches[k.key()].Open(ctx)
+			err = r.watches[k.key()].Open(ctx, r.manager)
 		}
 	}
 	return err

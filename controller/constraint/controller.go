@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -28,6 +27,7 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/grant"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
@@ -48,23 +48,15 @@ const (
 // Controller reconciles Constraints on the leader. All fields are required unless they have a default.
 type Controller struct {
 	apply.Shared
-	// Metrics export what installed operators violate.
-	Metrics *Metrics
 	// Grants are the rights that the installation withholds. Default: none.
 	Grants grant.Set
 	// Escaped returns the number of refused operators that were installed while Opgate was not running.
 	Escaped func(constraint string) int
-	// ExceptionEnd exports when the first exception in force of a Constraint ends; zero if none is.
-	ExceptionEnd func(kind string, name types.NamespacedName, end time.Time)
 
 	queue       manager.Queue[work]
 	wanted      wanted
 	writeErrors writeErrors
 	tallies     tallies
-
-	mu sync.Mutex
-	// known are the Constraints that existed when everything was enqueued last.
-	known []string
 }
 
 // Everything enqueues all namespaces and statuses. It does not block.
@@ -98,45 +90,53 @@ func (r *Controller) AddTo(mgr ctrl.Manager) error {
 	}.AddTo(mgr)
 }
 
-// Metrics export what installed operators violate, while this replica leads.
-type Metrics struct {
-	violations *prometheus.GaugeVec
-	number     *prometheus.GaugeVec // without labels: no series while another replica leads
-
-	mu sync.Mutex
-	// violated are the Constraints that at least one installed operator violates.
-	violated map[string]bool
+// RegisterMetrics registers what installed operators violate, and when exceptions of policies and Constraints end. What
+// names Constraints has a registry of its own, since not every user may read it.
+func RegisterMetrics(registry, named prometheus.Registerer, leading apply.Leading, now func() time.Time) {
+	named.MustRegister(leading.Gauge("opgate_constraint_violations",
+		"Number of violations of a Constraint by installed operators.", []string{"constraint"},
+		func(s *snapshot.Snapshot, set func(float64, ...string)) {
+			for _, c := range s.ConstraintObjects() {
+				set(float64(c.Status.Violating), c.Name)
+			}
+		}))
+	registry.MustRegister(leading.Gauge("opgate_violated_constraints",
+		"Number of Constraints that an installed operator does not satisfy.", nil,
+		func(s *snapshot.Snapshot, set func(float64, ...string)) {
+			violated := 0
+			for _, c := range s.ConstraintObjects() {
+				if c.Status.Violating > 0 {
+					violated++
+				}
+			}
+			set(float64(violated))
+		}), leading.Gauge("opgate_exception_expiry_timestamp_seconds",
+		"Seconds since 1970 at which the first exception in force ends, by kind of policy.", []string{"kind"},
+		func(s *snapshot.Snapshot, set func(float64, ...string)) {
+			for kind, end := range firstEnds(s, now()) {
+				set(float64(end.Unix()), kind)
+			}
+		}))
 }
 
-// NewMetrics registers the metrics; those that name Constraints with a registry of their own, since not every user may
-// read it.
-func NewMetrics(registry, named prometheus.Registerer) *Metrics {
-	m := &Metrics{violations: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_constraint_violations",
-		Help: "Number of violations of a Constraint by installed operators."}, []string{"constraint"}),
-		number: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_violated_constraints",
-			Help: "Number of Constraints that an installed operator does not satisfy."}, nil),
-		violated: map[string]bool{}}
-	named.MustRegister(m.violations)
-	registry.MustRegister(m.number)
-	return m
-}
-
-func (m *Metrics) set(constraint string, violations int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.violations.WithLabelValues(constraint).Set(float64(violations))
-	if delete(m.violated, constraint); violations > 0 {
-		m.violated[constraint] = true
+// firstEnds returns when the first exception in force ends, by kind of what has it.
+func firstEnds(s *snapshot.Snapshot, now time.Time) map[string]time.Time {
+	ends := map[string]time.Time{}
+	add := func(kind string, exceptions operatorpolicy.Exceptions) {
+		end := exceptions.End(now)
+		if first, found := ends[kind]; !end.IsZero() && (!found || end.Before(first)) {
+			ends[kind] = end
+		}
 	}
-	m.number.WithLabelValues().Set(float64(len(m.violated)))
-}
-
-func (m *Metrics) forget(constraint string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.violations.DeleteLabelValues(constraint)
-	delete(m.violated, constraint)
-	m.number.WithLabelValues().Set(float64(len(m.violated)))
+	for ns := range s.All() {
+		for _, p := range ns.Policies() {
+			add(verdict.KindOperatorPolicy, p.Exceptions())
+		}
+	}
+	for _, d := range s.Constraints().Definitions() {
+		add(verdict.KindConstraint, d.Exceptions)
+	}
+	return ends
 }
 
 // work is one item of the queue.
@@ -214,7 +214,10 @@ func (r *Controller) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 	current := r.Store.Load()
 	switch w.kind {
 	case everything:
-		r.forgetGone(current)
+		r.writeErrors.forget(func(name string) bool {
+			object, _ := find(current, name)
+			return object != nil
+		})
 		r.eachStatus(current)
 		r.eachNamespace(current)
 		return reconcile.Result{}, nil
@@ -255,23 +258,6 @@ func (r *Controller) eachStatus(current *snapshot.Snapshot) {
 	for _, c := range current.ConstraintObjects() {
 		r.queue.Add(work{status, c.Name})
 	}
-}
-
-// forgetGone drops metrics and state of deleted Constraints.
-func (r *Controller) forgetGone(current *snapshot.Snapshot) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, name := range r.known {
-		if object, _ := find(current, name); object == nil {
-			r.Metrics.forget(name)
-			r.ExceptionEnd(verdict.KindConstraint, types.NamespacedName{Name: name}, time.Time{})
-		}
-	}
-	r.known = r.known[:0]
-	for _, c := range current.ConstraintObjects() {
-		r.known = append(r.known, c.Name)
-	}
-	r.writeErrors.forget(func(name string) bool { return slices.Contains(r.known, name) })
 }
 
 // find returns a Constraint and its definition, nil if it does not exist.

@@ -12,7 +12,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
@@ -274,11 +273,7 @@ func (r *Controller) reconcileStatus(
 	ctx context.Context, current *snapshot.Snapshot, name string,
 ) (after time.Duration, err error) {
 	object, definition := find(current, name)
-	if object == nil {
-		r.Metrics.forget(name)
-		return 0, nil
-	}
-	if current.Facts().Version == "" || object.ResourceVersion == "" {
+	if object == nil || current.Facts().Version == "" || object.ResourceVersion == "" {
 		return 0, nil // or it does not decode, so that its present status is not known; the feed has logged it
 	}
 	now := r.Now()
@@ -289,7 +284,6 @@ func (r *Controller) reconcileStatus(
 		Kept: rules.Keeps(definition, current.All()), Escaped: r.Escaped(name), Now: now}
 	r.countOperators(current, in)
 	next := evaluate(in)
-	r.Metrics.set(name, next.Violating)
 	written, err := r.Writer.Status(ctx, snapshot.Constraints, snapshot.InCluster(), object, object.Status, next)
 	if written {
 		log.FromContext(ctx).Info("status written", "constraint", name, "violating", next.Violating,
@@ -302,11 +296,10 @@ func (r *Controller) reconcileStatus(
 	return after, err
 }
 
-// reportExceptions records events on the exceptions of a Constraint, and exports when the first one in force ends.
+// reportExceptions records events on the exceptions of a Constraint.
 func (r *Controller) reportExceptions(
 	object *constraintv1.Constraint, definition *constraint.Definition, now time.Time,
 ) {
-	r.ExceptionEnd(verdict.KindConstraint, types.NamespacedName{Name: object.Name}, definition.Exceptions.End(now))
 	state := definition.Exceptions.At(now)
 	regarding := verdict.PolicyRef{Kind: verdict.KindConstraint, Name: object.Name}.Reference()
 	regarding.UID = object.UID

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,15 +44,18 @@ func TestNothingIsEnqueuedBeforeLeading(t *testing.T) {
 	c.changed(&snapshot.Change{Namespaces: []string{"", "shop"}, Constraints: true})
 }
 
+// TestMetrics exports what is violated, and the first end of all exceptions of a kind: nothing where none is in force.
 func TestMetrics(t *testing.T) {
 	registry, named := prometheus.NewRegistry(), prometheus.NewRegistry()
-	m := NewMetrics(registry, named)
-	expect := func(violated, series string) {
+	now := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
+	var current *snapshot.Snapshot
+	RegisterMetrics(registry, named, func() *snapshot.Snapshot { return current }, func() time.Time { return now })
+	expect := func(counts, series string) {
 		t.Helper()
 		for what, check := range map[string]struct {
 			registry *prometheus.Registry
 			want     string
-		}{"opgate_violated_constraints": {registry, violated}, "opgate_constraint_violations": {named, series}} {
+		}{"registry": {registry, counts}, "named": {named, series}} {
 			families, err := check.registry.Gather()
 			if err != nil {
 				t.Fatal(err)
@@ -72,11 +76,25 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	expect("", "")
-	m.set("one", 1)
-	m.set("two", 0)
-	expect("1", "one=1 two=0")
-	m.set("two", 3)
-	expect("2", "one=1 two=3")
-	m.forget("two")
-	expect("1", "one=1")
+	var b snapshot.Builder
+	put := func(kind *snapshot.Kind, raw string) {
+		current = b.Put(time.Time{}, (&snapshot.Reader{}).Read(kind, []byte(raw)))
+	}
+	exceptions := func(rules string, seconds ...int) string {
+		var all []string
+		for _, s := range seconds {
+			all = append(all, fmt.Sprintf(`{%s"versions":["etcd.v1.0.0"],"reason":"r","expires":%q}`,
+				rules, now.Add(time.Duration(s)*time.Second).Format(time.RFC3339)))
+		}
+		return `"exceptions":[` + strings.Join(all, ",") + `]`
+	}
+	put(snapshot.Constraints, `{"metadata":{"name":"one"},"spec":{`+exceptions(``, 300)+`},"status":{"violating":1}}`)
+	put(snapshot.Constraints, `{"metadata":{"name":"two"},"status":{"violating":0}}`)
+	put(snapshot.OperatorPolicies, `{"metadata":{"name":"etcd","namespace":"policies"},"spec":{"complianceType":"musthave",
+		"remediationAction":"enforce","upgradeApproval":"None","subscription":{"name":"etcd","namespace":"shop"},`+
+		exceptions(`"rules":["bundle/version"],`, 200, 100)+`}}`)
+	at := func(seconds int64) string { return fmt.Sprint(float64(now.Unix() + seconds)) }
+	expect("Constraint="+at(300)+" OperatorPolicy="+at(100)+" 1", "one=1 two=0")
+	now = now.Add(250 * time.Second)
+	expect("Constraint="+at(50)+" 1", "one=1 two=0")
 }

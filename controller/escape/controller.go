@@ -244,17 +244,22 @@ func (r *record) message() string {
 // the Lease, exported while this replica leads, and safe for concurrent use.
 type Records struct {
 	lease *manager.Lease
-	gauge *prometheus.GaugeVec
 	all   atomic.Pointer[[]record]
 }
 
 // NewRecords returns the records in a Lease, which are read when this replica has acquired it, so that no status is
 // written without them, and registers their metric.
-func NewRecords(lease *manager.Lease, registry prometheus.Registerer, log logr.Logger) *Records {
-	r := &Records{lease: lease, gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_escapes",
-		Help: "Number of ClusterServiceVersions that were installed while Opgate was not running and are not allowed, by kind of what refuses them (policy, constraint)."},
-		[]string{"kind"})}
-	registry.MustRegister(r.gauge)
+func NewRecords(
+	lease *manager.Lease, registry prometheus.Registerer, leading apply.Leading, log logr.Logger,
+) *Records {
+	r := &Records{lease: lease}
+	registry.MustRegister(leading.Gauge("opgate_escapes",
+		"Number of ClusterServiceVersions that were installed while Opgate was not running and are not allowed, by kind of what refuses them (policy, constraint).",
+		[]string{"kind"}, func(_ *snapshot.Snapshot, set func(float64, ...string)) {
+			for label, kind := range map[string]string{"policy": verdict.KindOperatorPolicy, "constraint": verdict.KindConstraint} {
+				set(float64(len(r.refused(func(by verdict.PolicyRef) bool { return by.Kind == kind }))), label)
+			}
+		}))
 	r.all.Store(&[]record{})
 	lease.OnAcquired(func(annotations map[string]string) {
 		var records []record
@@ -266,7 +271,6 @@ func NewRecords(lease *manager.Lease, registry prometheus.Registerer, log logr.L
 			}
 		}
 		r.all.Store(&records)
-		r.export()
 	})
 	return r
 }
@@ -305,13 +309,6 @@ func (r *Records) get(key types.NamespacedName) (one record, ok bool) {
 	return record{}, false
 }
 
-// export sets the metric.
-func (r *Records) export() {
-	for label, kind := range map[string]string{"policy": verdict.KindOperatorPolicy, "constraint": verdict.KindConstraint} {
-		r.gauge.WithLabelValues(label).Set(float64(len(r.refused(func(by verdict.PolicyRef) bool { return by.Kind == kind }))))
-	}
-}
-
 // replace stores a record in place of the one of its ClusterServiceVersion, or none if it has no reasons, and returns for
 // how many the Lease has no room. There is one worker.
 func (r *Records) replace(ctx context.Context, one record) (left int, err error) {
@@ -337,6 +334,5 @@ func (r *Records) replace(ctx context.Context, one record) (left int, err error)
 		return len(out), err
 	}
 	r.all.Store(&all)
-	r.export()
 	return len(out), nil
 }

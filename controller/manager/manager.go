@@ -12,9 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
@@ -165,6 +163,9 @@ func (l *Lease) valid() error {
 	return nil
 }
 
+// Leads reports whether this replica leads.
+func (l *Lease) Leads() bool { return l.valid() == nil }
+
 // Annotate sets an annotation, or removes it if the value is "", while this replica leads. The leader renews the Lease
 // at the same time; a write that fails with a conflict is repeated.
 func (l *Lease) Annotate(ctx context.Context, annotation, value string) error {
@@ -228,19 +229,14 @@ type Leader struct {
 func New(config *rest.Config, lease *Lease, registry prometheus.Registerer, log logr.Logger) (*Leader, error) {
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "opgate_loop_leading",
 		Help: "Whether this replica runs the background loop (1) or not (0)."}, func() float64 {
-		if lease.valid() == nil {
+		if lease.Leads() {
 			return 1
 		}
 		return 0
 	}))
 	config = rest.CopyConfig(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return fenced{next, lease} })
-	scheme := runtime.NewScheme() // events and ConfigMaps are the only typed objects that controllers send
-	if err := corev1.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
 	mgr, err := manager.New(config, manager.Options{
-		Scheme:                              scheme,
 		Logger:                              log,
 		Metrics:                             metricsserver.Options{BindAddress: "0"}, // served by the process
 		HealthProbeBindAddress:              "0",

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -34,7 +35,7 @@ type approvals struct {
 	// byPlan are those of plans that are not approved.
 	byPlan map[string]compliance.Approval
 	// done are the plans that were approved.
-	done []*olm.InstallPlan
+	done []*metav1.PartialObjectMetadata
 	// held are those that the loop does not approve.
 	held []hold
 	// stale is set if a plan, or what it was judged by, has changed since, or was deleted. Its event enqueues the
@@ -42,8 +43,6 @@ type approvals struct {
 	stale bool
 	// after is the delay until a stale plan may be deleted, or another approved; 0 for none.
 	after time.Duration
-	// lagging is set if the API server itself still judges by earlier policies.
-	lagging bool
 }
 
 // approve approves the plans of a namespace that the rules let the loop approve, and returns those, and why each other
@@ -56,7 +55,6 @@ func (r *Controller) approve(
 	var errs []error
 	confirmed := map[source]bool{}
 	deletionDelay, because := r.state.deletionDelay(ns.Name(), r.Now(), createdBy(current))
-	state := r.state.namespace(ns.Name())
 	for _, plan := range ns.Plans() {
 		in := rules.ApprovalInput{Plan: plan, Namespace: ns, Ungoverned: mode, Now: r.Now()}
 		judged := rules.JudgeApproval(in)
@@ -78,9 +76,10 @@ func (r *Controller) approve(
 		case deletionDelay > 0 && onlyUngoverned(in):
 			a.Reasons, all.after = []verdict.Reason{{Message: because}}, earlier(all.after, deletionDelay)
 		default:
+			var approved *metav1.PartialObjectMetadata
 			err := r.confirm(ctx, current, ns, &judged, confirmed)
 			if err == nil {
-				err = r.Writer.Approve(ctx, plan)
+				approved, err = r.Writer.Approve(ctx, plan)
 			}
 			switch {
 			case err == nil:
@@ -89,14 +88,13 @@ func (r *Controller) approve(
 					consentTexts(judged.Verdict.Consents))
 				r.reportApproval(plan, &judged.Verdict)
 				metrics.approved(plan)
-				all.done = append(all.done, plan)
+				all.done = append(all.done, approved)
 				continue
 			case apply.Outdated(err):
 				all.stale, all.after = true, earlier(all.after, outdatedRetry)
 				continue
-			case refusedByBackstop(err) && state.lags(r.Now()) < backstopLag:
-				all.lagging = true
-				continue
+			case refusedByBackstop(err):
+				a.Problem, all.after = err.Error(), earlier(all.after, backstopRetry)
 			default:
 				a.Problem = err.Error()
 				errs = append(errs, err)
@@ -106,9 +104,6 @@ func (r *Controller) approve(
 	}
 	all.after = earlier(all.after, r.untilChange(ns))
 	errs = append(errs, r.recordEnds(ctx, ns))
-	if !all.lagging && errors.Join(errs...) == nil {
-		state.refused = time.Time{}
-	}
 	return all, errors.Join(errs...)
 }
 
@@ -266,26 +261,13 @@ func sourcesOf(ns *state.Namespace, judged *rules.Approval) []source {
 	return all
 }
 
-const (
-	// backstopLag is how long approvals that the API server itself refuses are retried before that is reported: after a
-	// policy is edited its admission policy is written at the same time as plans are approved, and takes effect within
-	// two seconds.
-	backstopLag = 10 * time.Second
-	// backstopRetry is the requeue delay meanwhile.
-	backstopRetry = 250 * time.Millisecond
-)
+// backstopRetry is the requeue delay after the API server itself refused an approval: after a policy is edited its
+// admission policy is written at the same time as plans are approved, and takes effect within two seconds.
+const backstopRetry = 250 * time.Millisecond
 
 // refusedByBackstop reports whether the API server itself refused a write, by the admission policy that policies are
 // compiled to.
 func refusedByBackstop(err error) bool {
 	r := rules.RefusalOf(err)
 	return r != nil && r.Policy == backstop.Name
-}
-
-// lags records a refusal by the API server itself and returns how long there have been any.
-func (n *namespaceState) lags(now time.Time) time.Duration {
-	if n.refused.IsZero() {
-		n.refused = now
-	}
-	return now.Sub(n.refused)
 }

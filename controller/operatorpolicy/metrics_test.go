@@ -1,7 +1,6 @@
 package operatorpolicy
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,17 +8,15 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/types"
 
-	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // TestB7NamesAreApart checks that the public registry counts policies, and another one names them.
 func TestB7NamesAreApart(t *testing.T) {
 	registry, named := prometheus.NewRegistry(), prometheus.NewRegistry()
-	m := NewMetrics(registry, named)
+	var current *snapshot.Snapshot
+	NewMetrics(registry, named, func() *snapshot.Snapshot { return current })
 	series := func(registry *prometheus.Registry, family string) string {
 		t.Helper()
 		families, err := registry.Gather()
@@ -44,10 +41,12 @@ func TestB7NamesAreApart(t *testing.T) {
 		slices.Sort(got)
 		return strings.Join(got, ", ")
 	}
-	policy := func(name string) *operatorpolicy.Policy {
-		op := &policyv1beta2.OperatorPolicy{}
-		op.Namespace, op.Name, op.Spec.Subscription.Name = "secret-project", "secret-"+name, name
-		return rules.NewOperatorPolicy(op)
+	var b snapshot.Builder
+	put := func(name, subscription, compliant string) {
+		current = b.Put(time.Time{}, (&snapshot.Reader{}).Read(snapshot.OperatorPolicies, fmt.Appendf(nil,
+			`{"metadata":{"name":%q,"namespace":"secret-project"},"spec":{"severity":"low","complianceType":"musthave",
+				"remediationAction":"inform","upgradeApproval":"None","subscription":%s},"status":{"compliant":%q}}`, name,
+			subscription, compliant)))
 	}
 	check := func(counts, names string) {
 		t.Helper()
@@ -58,59 +57,15 @@ func TestB7NamesAreApart(t *testing.T) {
 			t.Errorf("series with names are %q, want %q", got, names)
 		}
 	}
-	m.state(policy("a"), policyv1beta2.Compliant)
-	m.state(policy("b"), "")
-	check("Compliant 1, Unknown 1",
-		"OperatorPolicy secret-a secret-project  0, OperatorPolicy secret-b secret-project  -1")
-	m.state(policy("b"), policyv1beta2.NonCompliant)
-	m.state(policy("b"), policyv1beta2.NonCompliant)
-	check("Compliant 1, NonCompliant 1, Unknown 0",
-		"OperatorPolicy secret-a secret-project  0, OperatorPolicy secret-b secret-project  1")
-	m.state(operatorpolicy.Unreadable("secret-project", "secret-b", &policyv1beta2.OperatorPolicySpec{},
-		errors.New("decode")), "")
+	check("", "") // another replica leads
+	put("secret-a", `{"name":"a","namespace":"shop"}`, "Compliant")
+	put("secret-b", `{"name":"b","namespace":"bank"}`, "")
+	check("Compliant 1, NonCompliant 0, Unknown 1, Unreadable 0",
+		"OperatorPolicy secret-a secret-project low 0, OperatorPolicy secret-b secret-project low -1")
+	put("secret-b", `{"name":"b","namespace":"bank"}`, "NonCompliant")
+	check("Compliant 1, NonCompliant 1, Unknown 0, Unreadable 0",
+		"OperatorPolicy secret-a secret-project low 0, OperatorPolicy secret-b secret-project low 1")
+	put("secret-b", `{"name":"b","namespace":"bank"},"versions":5`, "NonCompliant")
 	check("Compliant 1, NonCompliant 0, Unknown 0, Unreadable 1",
-		"OperatorPolicy secret-a secret-project  0, OperatorPolicy secret-b secret-project  -1")
-	m.state(policy("b"), policyv1beta2.NonCompliant)
-	m.forget("secret-project", "secret-a")
-	m.forget("secret-project", "secret-a")
-	check("Compliant 0, NonCompliant 1, Unknown 0, Unreadable 0", "OperatorPolicy secret-b secret-project  1")
-}
-
-// TestExceptionEnd exports the first end of all exceptions of a kind, and nothing where none is in force.
-func TestExceptionEnd(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	m := NewMetrics(registry, prometheus.NewRegistry())
-	check := func(want string) {
-		t.Helper()
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := ""
-		for _, f := range families {
-			for _, metric := range f.GetMetric() {
-				if f.GetName() == "opgate_exception_expiry_timestamp_seconds" {
-					got += fmt.Sprint(metric.GetLabel()[0].GetValue(), " ", metric.GetGauge().GetValue(), ";")
-				}
-			}
-		}
-		if got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-	end := func(kind, name string, seconds int64) {
-		at := time.Time{}
-		if seconds > 0 {
-			at = time.Unix(seconds, 0)
-		}
-		m.ExceptionEnd(kind, types.NamespacedName{Namespace: "policies", Name: name}, at)
-	}
-	check("")
-	end(policyv1beta2.Kind, "a", 200)
-	end(policyv1beta2.Kind, "b", 100)
-	end("Constraint", "a", 300)
-	check("Constraint 300;OperatorPolicy 100;")
-	m.forget("policies", "b")
-	end("Constraint", "a", 0)
-	check("OperatorPolicy 200;")
+		"OperatorPolicy secret-a secret-project low 0, OperatorPolicy secret-b secret-project  -1")
 }

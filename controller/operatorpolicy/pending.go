@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
-	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
@@ -22,8 +22,6 @@ const noRule verdict.RuleID = "none"
 
 // pending exports the plans that wait for approval, and how long approvals take.
 type pending struct {
-	held, oldest *prometheus.GaugeVec
-	deadline     *prometheus.GaugeVec // without labels: no series where no upgrade has one
 	age, latency prometheus.Histogram
 
 	mu sync.Mutex
@@ -45,16 +43,8 @@ type pendingPlan struct {
 	allowed time.Time
 }
 
-func newPending(registry prometheus.Registerer) *pending {
+func newPending(registry prometheus.Registerer, leading apply.Leading) *pending {
 	p := &pending{plans: map[string]map[string]pendingPlan{}, rules: map[verdict.RuleID]bool{},
-		held: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_plans_held",
-			Help: "Number of InstallPlans that wait for approval, by the rule that holds them."}, []string{"rule"}),
-		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_plans_held_oldest_timestamp_seconds",
-			Help: "Seconds since 1970 at which the oldest InstallPlan that waits for approval was created, by the rule that holds it."},
-			[]string{"rule"}),
-		deadline: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_upgrade_deadline_timestamp_seconds",
-			Help: "Seconds since 1970 at which the first upgrade that waits for approval has waited for longer than " +
-				"a policy's maximumWait."}, nil),
 		age: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "opgate_loop_approval_age_seconds",
 			Help:    "Seconds from the creation of an InstallPlan to its approval by the background loop.",
 			Buckets: []float64{1, 2, 5, 10, 30, 60, 5 * 60, 60 * 60, 24 * 60 * 60, 7 * 24 * 60 * 60}}),
@@ -62,28 +52,41 @@ func newPending(registry prometheus.Registerer) *pending {
 			Help:    "Seconds from the snapshot by which the rules allow an InstallPlan to its approval by the background loop.",
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}}),
 	}
-	registry.MustRegister(heldGauge{p.held, p}, heldGauge{p.oldest, p}, heldGauge{p.deadline, p}, p.age, p.latency)
+	registry.MustRegister(p.age, p.latency,
+		leading.Gauge("opgate_plans_held", "Number of InstallPlans that wait for approval, by the rule that holds them.",
+			[]string{"rule"}, func(_ *snapshot.Snapshot, set func(float64, ...string)) {
+				numbers, _, _ := p.count()
+				for rule, number := range numbers {
+					set(float64(number), string(rule))
+				}
+			}),
+		leading.Gauge("opgate_plans_held_oldest_timestamp_seconds",
+			"Seconds since 1970 at which the oldest InstallPlan that waits for approval was created, by the rule that holds it.",
+			[]string{"rule"}, func(_ *snapshot.Snapshot, set func(float64, ...string)) {
+				_, oldest, _ := p.count()
+				for rule, first := range oldest {
+					set(float64(first.Unix()), string(rule))
+				}
+			}),
+		leading.Gauge("opgate_upgrade_deadline_timestamp_seconds",
+			"Seconds since 1970 at which the first upgrade that waits for approval has waited for longer than "+
+				"a policy's maximumWait.", nil, func(_ *snapshot.Snapshot, set func(float64, ...string)) {
+				if _, _, deadline := p.count(); !deadline.IsZero() { // no series where no upgrade has one
+					set(float64(deadline.Unix()))
+				}
+			}))
 	return p
 }
 
-// heldGauge is a gauge that is computed when it is scraped.
-type heldGauge struct {
-	*prometheus.GaugeVec
-	pending *pending
-}
-
-// Collect implements prometheus.Collector.
-func (g heldGauge) Collect(out chan<- prometheus.Metric) {
-	g.pending.mu.Lock()
-	defer g.pending.mu.Unlock()
-	g.pending.count()
-	g.GaugeVec.Collect(out)
-}
-
-// count sets the gauges. The number of a rule that holds no plan any more is 0; there is no oldest plan then.
-func (p *pending) count() {
-	numbers, oldest := map[verdict.RuleID]int{}, map[verdict.RuleID]time.Time{}
-	var deadline time.Time
+// count counts the plans that wait, by rule, and returns when the oldest was created, and the first deadline. The number
+// of a rule that holds no plan any more is 0; there is no oldest plan then.
+func (p *pending) count() (numbers map[verdict.RuleID]int, oldest map[verdict.RuleID]time.Time, deadline time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	numbers, oldest = map[verdict.RuleID]int{}, map[verdict.RuleID]time.Time{}
+	for rule := range p.rules {
+		numbers[rule] = 0
+	}
 	for _, plans := range p.plans {
 		for _, plan := range plans {
 			numbers[plan.rule]++
@@ -95,16 +98,7 @@ func (p *pending) count() {
 			}
 		}
 	}
-	p.oldest.Reset()
-	if p.deadline.Reset(); !deadline.IsZero() {
-		p.deadline.WithLabelValues().Set(float64(deadline.Unix()))
-	}
-	for rule := range p.rules {
-		p.held.WithLabelValues(string(rule)).Set(float64(numbers[rule]))
-		if first, found := oldest[rule]; found {
-			p.oldest.WithLabelValues(string(rule)).Set(float64(first.Unix()))
-		}
-	}
+	return numbers, oldest, deadline
 }
 
 // judgement is one reconciliation of a namespace, in which every plan that waits is judged.
@@ -230,16 +224,4 @@ func (r *Controller) before(p *operatorpolicy.Policy) (subscriptions []*olm.Subs
 		}
 	}
 	return subscriptions
-}
-
-// reportExceptions records an event on a policy for each exception that ends soon or has ended, and exports when the
-// first one in force ends.
-func (r *Controller) reportExceptions(p *operatorpolicy.Policy) {
-	now := r.Now()
-	name := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
-	r.Metrics.ExceptionEnd(policyv1beta2.Kind, name, p.Exceptions().End(now))
-	state := p.Exceptions().At(now)
-	regarding := p.Reference()
-	regarding.UID = p.Object.UID
-	r.Events.Exceptions(*regarding, state.Ending, state.Ended)
 }

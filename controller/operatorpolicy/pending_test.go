@@ -13,6 +13,7 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/verdict"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // waiting returns a plan of a namespace.
@@ -58,10 +59,12 @@ func gathered(t *testing.T, registry *prometheus.Registry) string {
 	return strings.Join(all, "\n")
 }
 
+func leads() *snapshot.Snapshot { return &snapshot.Snapshot{} }
+
 // TestPendingPlans follows plans from their creation to their approval.
 func TestPendingPlans(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	p := NewMetrics(registry, prometheus.NewRegistry()).pending
+	p := newPending(registry, leads)
 	noon := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	now := noon
 	clock := func() time.Time { return now }
@@ -81,7 +84,7 @@ func TestPendingPlans(t *testing.T) {
 	j.end()
 	other := p.judge("mine", noon, clock)
 	other.judged(waiting("by hand", "2026-11-22T10:00:00Z"),
-		&rules.Approval{IsCandidate: true, Blockers: []rules.Blocker{{CSV: "etcd"}}}, time.Time{})
+		&rules.Approval{IsCandidate: true, Blockers: []string{"etcd is held"}}, time.Time{})
 	other.end()
 	check("plans_held_oldest_timestamp_seconds{bundle/version} 1795345200",
 		"plans_held_oldest_timestamp_seconds{none} 1795341600",
@@ -114,7 +117,7 @@ func TestPendingPlans(t *testing.T) {
 // TestDeadlineOfUpgrades exports the first one of the upgrades that wait, and none once these are approved.
 func TestDeadlineOfUpgrades(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	p := newPending(registry)
+	p := newPending(registry, leads)
 	noon := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	clock := func() time.Time { return noon }
 	check := func(want string) {

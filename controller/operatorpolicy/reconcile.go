@@ -40,9 +40,7 @@ func (r *Controller) Reconcile(ctx context.Context, namespace string) (reconcile
 	own := slices.DeleteFunc(slices.Clone(ns.Policies()), func(p *operatorpolicy.Policy) bool {
 		return p.Concerns() != namespace
 	})
-	for _, deleted := range r.state.replace(namespace, own, r.Now()) {
-		r.Metrics.forget(deleted.Namespace, deleted.Name)
-	}
+	r.state.replace(namespace, own, r.Now())
 	if !rules.MayHaveCandidates(ns) {
 		r.Metrics.judge(namespace, current.Built(), r.Now).end()
 		return reconcile.Result{RequeueAfter: r.state.forget(namespace, r.Now(), createdBy(current))}, nil
@@ -58,9 +56,6 @@ func (r *Controller) Reconcile(ctx context.Context, namespace string) (reconcile
 	if approvals.stale {
 		return reconcile.Result{RequeueAfter: again}, err
 	}
-	if approvals.lagging { // a status of what a moment will change would be outdated at once
-		return reconcile.Result{RequeueAfter: backstopRetry}, err
-	}
 	if len(own) == 0 {
 		after, failed := r.resync(ctx, namespace, ns, observe(current, namespace))
 		return reconcile.Result{RequeueAfter: earlier(after, again)}, errors.Join(err, failed)
@@ -73,8 +68,8 @@ func (r *Controller) Reconcile(ctx context.Context, namespace string) (reconcile
 func (r *Controller) evaluateAll(ctx context.Context, current *snapshot.Snapshot, ns *state.Namespace,
 	policies []*operatorpolicy.Policy, approvals map[string]compliance.Approval) (after time.Duration, err error) {
 	namespace := ns.Name()
-	if behind, err := r.behind(ctx, current, ns); behind || err != nil {
-		return 0, err
+	if after := r.behind(ns); after > 0 {
+		return after, nil
 	}
 	w := observe(current, namespace)
 	var errs []error
@@ -138,8 +133,10 @@ func (r *Controller) evaluate(
 		return false, 0, failed // by what was observed there is no status to write, and nothing was done to report
 	}
 	status, event := compliance.Finish(in, out, r.HistoryLength)
-	r.Metrics.state(p, status.Compliant)
-	r.reportExceptions(p)
+	state := p.Exceptions().At(in.Now)
+	regarding := p.Ref().Reference()
+	regarding.UID = op.UID
+	r.Events.Exceptions(*regarding, state.Ending, state.Ended)
 	if event != nil {
 		r.report(ctx, op, *event)
 	}
@@ -153,10 +150,7 @@ func (r *Controller) reportUnreadable(p *operatorpolicy.Policy) {
 	if stored == nil {
 		return
 	}
-	if p.Object == nil {
-		r.Metrics.state(p, "")
-	}
-	regarding := p.Reference()
+	regarding := p.Ref().Reference()
 	regarding.UID = stored.UID
 	r.Events.Record(events.Event{Regarding: *regarding, Reason: events.Unreadable, Action: events.Update, Warning: true,
 		Note: fmt.Sprintf("%s cannot be read, so that %s is held (%s): %s", p.Source(), p.Target(),
@@ -171,7 +165,7 @@ func (r *Controller) report(ctx context.Context, op *policyv1beta2.OperatorPolic
 	if event == nil {
 		return
 	}
-	if err := r.Writer.Event(ctx, event); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := r.Writer.Put(ctx, event); err != nil && !apierrors.IsAlreadyExists(err) {
 		log.FromContext(ctx).Error(err, "compliance event not sent", "policy", client.ObjectKeyFromObject(op).String())
 	}
 }

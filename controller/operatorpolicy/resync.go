@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -222,49 +221,27 @@ func ownedBySubscription(plan *metav1.PartialObjectMetadata, ns *state.Namespace
 	})
 }
 
-// OLM writes a plan, then its status, and last the Subscription's reference to it. Each arrives by a separate watch,
-// and so not always in that order. If policies were evaluated before the plan is known, a plan that is about to be
-// approved would be reported as missing, or as not going to be approved. If a plan is missing, the API server is asked
-// whether it exists.
+// planLag is how long a plan that a Subscription refers to may be missing before that is reported. OLM writes a plan, then
+// its status, and last the Subscription's reference to it; each arrives by a separate watch, and not always in that order.
+const planLag = time.Second
 
-// behind reports whether the API server has a newer state of a plan that a Subscription refers to than the snapshot:
-// its event will enqueue the namespace.
-func (r *Controller) behind(ctx context.Context, s *snapshot.Snapshot, ns *state.Namespace) (bool, error) {
-	var plans []types.NamespacedName
+// behind returns how long no policy of a namespace is evaluated, since a plan that a Subscription refers to may not have
+// arrived: one that is about to be approved would be reported as missing, or as not going to be approved.
+func (r *Controller) behind(ns *state.Namespace) time.Duration {
 	missing := ""
 	for _, sub := range ns.Subscriptions() {
-		key := types.NamespacedName{Namespace: ns.Name(), Name: sub.Status.InstallPlan.Name}
-		if key.Name != "" && !written(ns, key.Name) {
-			plans = append(plans, key)
+		if name := sub.Status.InstallPlan.Name; name != "" && !written(ns, name) {
 			missing += sub.Metadata.UID + " " + sub.Metadata.ResourceVersion + " "
-			if known := s.Find(snapshot.InstallPlans, key); known != nil {
-				missing += known.ResourceVersion + " "
-			}
 		}
 	}
 	state := r.state.namespace(ns.Name())
-	if missing == "" || state.asked == missing {
-		state.asked = missing
-		return false, nil
+	if state.missing != missing {
+		state.missing, state.missingSince = missing, r.Now()
 	}
-	state.asked = missing
-	for _, key := range plans {
-		now := apply.Head(snapshot.InstallPlans, key)
-		err := r.reader.Get(ctx, key, now)
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		known := s.Find(snapshot.InstallPlans, key)
-		if err == nil && known != nil && !snapshot.Older(known.ResourceVersion, now.GetResourceVersion()) {
-			continue // OLM has not written more
-		}
-		state.asked = "" // until the plan is known, the answer stays the same
-		if err != nil {
-			return false, fmt.Errorf("read InstallPlan %s: %w", key, err)
-		}
-		return true, nil
+	if missing == "" {
+		return 0
 	}
-	return false, nil
+	return max(0, planLag-r.Now().Sub(state.missingSince))
 }
 
 // written reports whether OLM has written a plan in full.

@@ -292,7 +292,7 @@ func addTo(
 		Log: logr.Discard(),
 		Now: time.Now, MaxStaleness: 10 * time.Second})
 	packages := packages.New(packages.Options{Client: objects, Now: time.Now, Changed: feed.PackageChanged})
-	resolver, err := templates.New(templates.Options{Config: mgr.GetConfig(), Packages: packages,
+	resolver, err := templates.New(templates.Options{Config: mgr.GetConfig(), Package: packages.Get,
 		Publish: feed.Completed})
 	if err != nil {
 		return err
@@ -302,7 +302,7 @@ func addTo(
 	feed.Lead()
 	writer := apply.Writer{Store: store, Metrics: apply.NewMetrics(registry)}
 	loop := &operatorpolicy.Controller{Shared: apply.Shared{Writer: writer, Log: logr.Discard(), Now: now},
-		Packages: packages, Metrics: operatorpolicy.NewMetrics(registry, registry),
+		Packages: packages, Metrics: operatorpolicy.NewMetrics(registry, registry, store.Load),
 		Key:        func() []byte { return []byte("key") },
 		Ungoverned: rules.ApproveUngoverned, HistoryLength: 10, Escaped: func(string, string) []string { return nil }}
 	compared := &catalogs.Controller{Shared: apply.Shared{Writer: writer, Log: logr.Discard(), Now: time.Now},

@@ -1,6 +1,7 @@
 package operatorpolicy
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -10,8 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // settleDelay is how long after a policy is deleted nothing is approved because no policy governs it: Argo CD and
@@ -41,10 +44,9 @@ type namespaceState struct {
 	held map[types.UID]hold
 	// removed are the stale plans that were deleted.
 	removed removal
-	// asked are the Subscriptions for whose missing plans the API server was asked.
-	asked string
-	// refused is since when the API server itself refuses approvals, zero if it does not.
-	refused time.Time
+	// missing are the Subscriptions whose plans are missing, in this state since missingSince.
+	missing      string
+	missingSince time.Time
 	// resync is the next attempt to make OLM resolve again, zero if none is needed.
 	resync pendingResync
 }
@@ -66,10 +68,8 @@ func (s *loopState) get(name string) *namespaceState {
 	return s.namespaces[name]
 }
 
-// replace sets the policies of a namespace and returns the previous ones that exist in no namespace any more.
-func (s *loopState) replace(
-	namespace string, policies []*operatorpolicy.Policy, at time.Time,
-) (deleted []types.NamespacedName) {
+// replace sets the policies of a namespace, and records the previous ones that exist in no namespace any more.
+func (s *loopState) replace(namespace string, policies []*operatorpolicy.Policy, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.get(namespace)
@@ -86,12 +86,10 @@ func (s *loopState) replace(
 	for _, name := range before {
 		if s.evaluated[name] == namespace && !slices.Contains(n.policies, name) {
 			delete(s.evaluated, name)
-			deleted = append(deleted, name)
+			n.deleted = append(n.deleted, name)
 			n.lost = at
 		}
 	}
-	n.deleted = append(n.deleted, deleted...)
-	return deleted
 }
 
 // deletionDelay returns the time until the policies of a namespace count as what is wanted there, and why they do not yet; 0
@@ -169,45 +167,7 @@ func (s *loopState) takeDependents(on string) []string {
 // Metrics export the states of policies and the plans that wait for approval, and count interventions.
 type Metrics struct {
 	*pending
-	compliance   *prometheus.GaugeVec
-	states       *prometheus.GaugeVec
 	intervention prometheus.Counter
-	// exported is what is exported of each policy; mu guards it, too.
-	exported map[types.NamespacedName]exported
-	// exceptions is when the first exception ends, over all policies of a kind; ends has that of each with one in
-	// force.
-	exceptions *prometheus.GaugeVec
-	ends       map[string]map[types.NamespacedName]time.Time
-}
-
-// exported are the labels of the series of a policy.
-type exported struct {
-	state    policyv1beta2.ComplianceState
-	severity policyv1beta2.Severity
-}
-
-// NewMetrics registers the metrics; those that name policies with a registry of their own, since not every user may
-// read it.
-func NewMetrics(registry, named prometheus.Registerer) *Metrics {
-	m := &Metrics{pending: newPending(registry),
-		intervention: prometheus.NewCounter(prometheus.CounterOpts{Name: "opgate_loop_interventions_total",
-			Help: "Total number of Subscriptions repaired after they lost their ClusterServiceVersion."}),
-		// Name and labels are those of the existing OperatorPolicy controller, which dashboards read.
-		compliance: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cluster_policy_governance_info",
-			Help: "Compliance of a policy: 0 for Compliant, 1 for NonCompliant, -1 for unknown."},
-			[]string{"kind", "policy", "policy_namespace", "severity"}),
-		states: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_operatorpolicies",
-			Help: "Number of OperatorPolicies by state: Compliant, NonCompliant, Unknown or Unreadable."},
-			[]string{"state"}),
-		exported: map[types.NamespacedName]exported{},
-		exceptions: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_exception_expiry_timestamp_seconds",
-			Help: "Seconds since 1970 at which the first exception in force ends, by kind of policy."},
-			[]string{"kind"}),
-		ends: map[string]map[types.NamespacedName]time.Time{},
-	}
-	registry.MustRegister(m.states, m.intervention, m.exceptions)
-	named.MustRegister(m.compliance)
-	return m
 }
 
 // stateUnknown counts policies that were not evaluated yet, stateUnreadable those that do not decode, or do not show
@@ -217,73 +177,69 @@ const (
 	stateUnreadable policyv1beta2.ComplianceState = "Unreadable"
 )
 
-// state exports the state of a policy. A policy whose severity changed still has one series.
-func (m *Metrics) state(p *operatorpolicy.Policy, state policyv1beta2.ComplianceState) {
-	value, known := map[policyv1beta2.ComplianceState]float64{policyv1beta2.Compliant: 0,
-		policyv1beta2.NonCompliant: 1}[state]
-	if !known {
-		value, state = -1, stateUnknown
-	}
-	var severity policyv1beta2.Severity
-	if p.Object != nil {
-		severity = p.Object.Spec.Severity
-	}
+// NewMetrics registers the metrics; those that name policies with a registry of their own, since not every user may
+// read it.
+func NewMetrics(registry, named prometheus.Registerer, leading apply.Leading) *Metrics {
+	m := &Metrics{pending: newPending(registry, leading),
+		intervention: prometheus.NewCounter(prometheus.CounterOpts{Name: "opgate_loop_interventions_total",
+			Help: "Total number of Subscriptions repaired after they lost their ClusterServiceVersion."})}
+	registry.MustRegister(m.intervention, leading.Gauge("opgate_operatorpolicies",
+		"Number of OperatorPolicies by state: Compliant, NonCompliant, Unknown or Unreadable.", []string{"state"},
+		func(s *snapshot.Snapshot, set func(float64, ...string)) {
+			numbers := map[policyv1beta2.ComplianceState]int{policyv1beta2.Compliant: 0, policyv1beta2.NonCompliant: 0,
+				stateUnknown: 0, stateUnreadable: 0}
+			for p := range policiesOf(s) {
+				numbers[stateOf(p)]++
+			}
+			for state, number := range numbers {
+				set(float64(number), string(state))
+			}
+		}))
+	// Name and labels are those of the existing OperatorPolicy controller, which dashboards read.
+	named.MustRegister(leading.Gauge("cluster_policy_governance_info",
+		"Compliance of a policy: 0 for Compliant, 1 for NonCompliant, -1 for unknown.",
+		[]string{"kind", "policy", "policy_namespace", "severity"},
+		func(s *snapshot.Snapshot, set func(float64, ...string)) {
+			values := map[policyv1beta2.ComplianceState]float64{policyv1beta2.Compliant: 0, policyv1beta2.NonCompliant: 1}
+			for p := range policiesOf(s) {
+				value, severity := -1., ""
+				if p.Object != nil {
+					severity = string(p.Object.Spec.Severity)
+					if known, ok := values[p.Object.Status.Compliant]; ok {
+						value = known
+					}
+				}
+				set(value, policyv1beta2.Kind, p.Name, p.Namespace, severity)
+			}
+		}))
+	return m
+}
+
+func stateOf(p *operatorpolicy.Policy) policyv1beta2.ComplianceState {
 	if p.Object == nil || p.AnyPackage || p.AnyNamespace {
-		state = stateUnreadable
+		return stateUnreadable
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	key, next := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, exported{state, severity}
-	if m.exported[key] != next {
-		m.remove(key)
-		m.exported[key] = next
-		m.states.WithLabelValues(string(state)).Inc()
+	switch state := p.Object.Status.Compliant; state {
+	case policyv1beta2.Compliant, policyv1beta2.NonCompliant:
+		return state
+	default:
+		return stateUnknown
 	}
-	m.compliance.WithLabelValues(policyv1beta2.Kind, p.Name, p.Namespace, string(severity)).Set(value)
 }
 
-func (m *Metrics) forget(namespace, name string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	key := types.NamespacedName{Namespace: namespace, Name: name}
-	m.remove(key)
-	m.setEnd(policyv1beta2.Kind, key, time.Time{})
-}
-
-// ExceptionEnd exports when the first exception in force of a policy or a Constraint ends; zero if none is.
-func (m *Metrics) ExceptionEnd(kind string, key types.NamespacedName, end time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.setEnd(kind, key, end)
-}
-
-func (m *Metrics) setEnd(kind string, key types.NamespacedName, end time.Time) {
-	ends := m.ends[kind]
-	if ends[key].Equal(end) {
-		return
+// policiesOf returns all policies of a snapshot, each once: one that gets another namespace is in both for a moment.
+func policiesOf(s *snapshot.Snapshot) iter.Seq[*operatorpolicy.Policy] {
+	return func(yield func(*operatorpolicy.Policy) bool) {
+		seen := map[string]bool{}
+		for _, namespace := range slices.Compact(slices.Concat([]string{""}, s.Governed())) {
+			for _, p := range s.Namespace(namespace).Policies() {
+				if p.Concerns() != namespace || seen[p.Source()] {
+					continue
+				}
+				if seen[p.Source()] = true; !yield(p) {
+					return
+				}
+			}
+		}
 	}
-	if ends == nil {
-		ends = map[types.NamespacedName]time.Time{}
-		m.ends[kind] = ends
-	}
-	if delete(ends, key); !end.IsZero() {
-		ends[key] = end
-	}
-	if len(ends) == 0 {
-		m.exceptions.DeleteLabelValues(kind)
-		return
-	}
-	first := slices.MinFunc(slices.Collect(maps.Values(ends)), time.Time.Compare)
-	m.exceptions.WithLabelValues(kind).Set(float64(first.Unix()))
-}
-
-// remove removes the series of a policy. A partial match would compare all series.
-func (m *Metrics) remove(key types.NamespacedName) {
-	last, found := m.exported[key]
-	if !found {
-		return
-	}
-	m.compliance.DeleteLabelValues(policyv1beta2.Kind, key.Name, key.Namespace, string(last.severity))
-	m.states.WithLabelValues(string(last.state)).Dec()
-	delete(m.exported, key)
 }

@@ -35,7 +35,10 @@ func TestKnownPolicies(t *testing.T) {
 		{namespace: "shop", policies: policies("a"), deleted: "[]"},
 		{namespace: "shop", deleted: "[policies/a]"},
 	} {
-		if deleted := fmt.Sprint(s.replace(step.namespace, step.policies, time.Time{})); deleted != step.deleted {
+		n := s.namespace(step.namespace)
+		before := len(n.deleted)
+		s.replace(step.namespace, step.policies, time.Time{})
+		if deleted := fmt.Sprint(n.deleted[before:]); deleted != step.deleted {
 			t.Errorf("step %d: %s are deleted, want %s", i, deleted, step.deleted)
 		}
 	}
@@ -117,10 +120,10 @@ func TestForget(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var s loopState
 	s.replace("shop", []*operatorpolicy.Policy{{Namespace: "policies", Name: "a"}}, start)
-	s.namespace("shop").asked = "etcd"
+	s.namespace("shop").missing = "etcd"
 	s.replace("shop", nil, start.Add(time.Minute))
 	if after := s.forget("shop", start.Add(time.Minute+time.Second), byNothing); after != settleDelay-time.Second ||
-		s.namespace("shop").asked != "" {
+		s.namespace("shop").missing != "" {
 		t.Errorf("it is forgotten in %s, and is %+v", after, s.namespace("shop"))
 	}
 	if left, _ := s.deletionDelay("shop", start.Add(time.Minute+time.Second), byNothing); left != settleDelay-time.Second {

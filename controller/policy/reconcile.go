@@ -22,7 +22,6 @@ type reconciler struct {
 	*Controller
 	watches *watches.Watches
 	state   state
-	budget  dependency.Budget
 	// objects writes the objects of templates, writer all others.
 	objects dynamic.Interface
 	writer  apply.Writer
@@ -36,8 +35,7 @@ func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 	current := r.Store.Load()
 	stored := current.Policy(w.NamespacedName)
 	if stored == nil {
-		r.watches.Set(w.NamespacedName, nil)
-		r.enqueue(policy, r.budget.Set(dependency.Waiter{NamespacedName: w.NamespacedName})...)
+		r.watches.Set(w.NamespacedName, time.Time{}, nil)
 		r.state.Delete(w.NamespacedName)
 		return reconcile.Result{}, nil
 	}
@@ -140,14 +138,17 @@ func (rec *reconciliation) unverified(t *dependency.Template) string {
 	return rec.verification.Uncovered(t)
 }
 
-// applicable reports whether the object of a template could be created as far as is known: its dependencies are
-// observed only then, and must not cost anything before.
-func (rec *reconciliation) applicable(t *dependency.Template) bool {
-	if !t.Readable || t.Fault != "" || rec.unverified(t) != "" {
-		return false
+// applicable reports whether the object of a template could be created as far as is known, and else why not, unless the
+// template itself says so: its dependencies are observed only then, and must not cost anything before. Ready is set if
+// the existing objects of its kind are known.
+func (rec *reconciliation) applicable(t *dependency.Template) (applicable bool, fault string, ready bool) {
+	fault = rec.unverified(t)
+	if !t.Readable || t.Fault != "" || fault != "" {
+		return false, fault, false
 	}
-	_, forbidden := rec.watches.Template(t.Ref.Group, t.Ref.Kind)
-	return rec.kindFault(t, rec.watches.Lookup(t.Ref.Group, t.Ref.Kind), forbidden) == ""
+	ready, forbidden := rec.watches.Template(t.Ref.Group, t.Ref.Kind)
+	fault = rec.kindFault(t, rec.watches.Lookup(t.Ref.Group, t.Ref.Kind), forbidden)
+	return fault == "", fault, ready
 }
 
 // targets returns what the Policy needs to observe: its dependencies and the objects of its templates.
@@ -161,7 +162,7 @@ func (rec *reconciliation) targets() []watches.Target {
 				targets[watches.Target{Ref: t.Ref, Version: t.Version}] = struct{}{}
 			}
 		}
-		if rec.read.Disabled || rec.read.Deleting || !rec.applicable(t) {
+		if applicable, _, _ := rec.applicable(t); !applicable || rec.read.Disabled || rec.read.Deleting {
 			continue
 		}
 		for _, d := range t.Dependencies {
@@ -171,17 +172,9 @@ func (rec *reconciliation) targets() []watches.Target {
 	return slices.Collect(maps.Keys(targets))
 }
 
-// follow watches those targets that are within the budget, and enqueues the Policies whose share changes.
+// follow watches targets.
 func (rec *reconciliation) follow(targets []watches.Target) {
-	waiter := dependency.Waiter{NamespacedName: rec.key, Created: rec.stored.CreationTimestamp.Time}
-	for _, t := range targets {
-		if !t.Template {
-			waiter.Objects = append(waiter.Objects, t.Ref)
-		}
-	}
-	rec.enqueue(policy, rec.budget.Set(waiter)...)
-	rec.watches.Set(rec.key, slices.DeleteFunc(targets,
-		func(t watches.Target) bool { return !t.Template && rec.budget.Beyond(rec.key, t.Ref) }))
+	rec.watches.Set(rec.key, rec.stored.CreationTimestamp.Time, targets)
 }
 
 func target(d dependency.Dependency) watches.Target {
@@ -209,10 +202,7 @@ func (rec *reconciliation) observe(d dependency.Dependency) dependency.Observed 
 
 // observeNow reads Policies and PolicySets from the store, all other objects from the watches.
 func (rec *reconciliation) observeNow(d dependency.Dependency) dependency.Observed {
-	if rec.budget.Beyond(rec.key, d.Ref) {
-		return dependency.Observed{Reason: dependency.TooMany, Detail: dependency.TooManyText()}
-	}
-	observed := rec.watches.Observe(target(d))
+	observed := rec.watches.Observe(rec.key, target(d))
 	if observed.Reason == dependency.NoKind {
 		return observed
 	}
@@ -234,24 +224,16 @@ func (rec *reconciliation) circle() []dependency.Ref {
 	return rec.cycle
 }
 
-// noteCycle enqueues the dependents of this Policy when it starts or stops being part of a cycle, so that every Policy
-// of the cycle reports it.
+// noteCycle enqueues all Policies of a cycle that this Policy starts or stops being part of, so that each reports it:
+// they depend on what is in it.
 func (rec *reconciliation) noteCycle() {
-	found := len(rec.cycle) > 0
-	if found == rec.state.cycle {
+	if slices.Equal(rec.cycle, rec.state.cycle) {
 		return
 	}
-	rec.state.cycle = found
-	waiting := []dependency.Ref{dependency.PolicyRef(rec.key.Namespace, rec.key.Name)}
-	for _, s := range rec.setsOf(rec.key) {
-		waiting = append(waiting, dependency.SetRef(s.Namespace, s.Name))
-	}
-	for i := range rec.read.Templates {
-		waiting = append(waiting, rec.read.Templates[i].Ref)
-	}
-	for _, ref := range waiting {
+	for _, ref := range slices.Concat(rec.cycle, rec.state.cycle) {
 		rec.enqueue(policy, rec.watches.Dependents(ref)...)
 	}
+	rec.state.cycle = rec.cycle
 }
 
 // prune deletes objects of the Policy that have no template any more; all of them if the Policy is disabled.

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// firstRetry and lastRetry bound the backoff of denied writes: RBAC changes cannot be watched.
+	// firstRetry and lastRetry bound the backoff of refused writes: what refuses them cannot be watched.
 	firstRetry = 30 * time.Second
 	lastRetry  = 10 * time.Minute
 	// gracePeriod is how long a write may fail before it is reported: short failures of the API server are expected.
@@ -31,8 +31,8 @@ type state struct{ sync.Map }
 type policyState struct {
 	uid       types.UID
 	templates map[dependency.Ref]*templateState
-	// cycle reports that the Policy was found to depend on itself.
-	cycle bool
+	// cycle is the one that the Policy was found to be part of.
+	cycle []dependency.Ref
 	// digest is that of the spec in generation digested; zero for none.
 	digest   dependency.Digest
 	digested int64
@@ -86,10 +86,12 @@ func (m *templateState) edited(want *desired) bool {
 	return m.written.uid != "" && m.written.desired != want.hash
 }
 
-// attempt is a write with all its inputs: the same attempt has the same result until something else changes.
+// attempt is a write with what it is made of: the same attempt has the same result until something else changes.
 type attempt struct {
-	verb       string
-	object     hash
+	verb    string
+	desired hash
+	pending string
+	// uid and generation are those of the live object.
 	uid        types.UID
 	generation int64
 }
@@ -97,41 +99,33 @@ type attempt struct {
 // writeError is why a write failed, and when to retry it.
 type writeError struct {
 	attempt attempt
-	text    string
-	since   time.Time
-	// again is zero for never.
+	// text is empty while it is not reported.
+	text  string
+	since time.Time
 	again time.Time
 	pause time.Duration
 }
 
-// blocks reports whether a write is the one that failed and its backoff has not expired, and the remaining time; zero
-// means no retry.
-func (t *writeError) blocks(a attempt, now time.Time) (blocked bool, wait time.Duration) {
-	if t == nil || t.attempt != a || t.text == "" {
-		return false, 0
+// wait returns how long a write is not repeated, since it failed.
+func (t *writeError) wait(a attempt, now time.Time) time.Duration {
+	if t == nil || t.attempt != a {
+		return 0
 	}
-	if t.again.IsZero() {
-		return true, 0
-	}
-	return now.Before(t.again), t.again.Sub(now)
+	return max(0, t.again.Sub(now))
 }
 
-// next returns the record after a write has failed, perhaps repeatedly.
-func (t *writeError) next(a attempt, means outcome, text string, now time.Time) *writeError {
+// next returns the record after a write has failed, perhaps repeatedly. One that was refused is repeated with backoff, any
+// other as errors are.
+func (t *writeError) next(a attempt, isRefused bool, text string, now time.Time) *writeError {
 	next := &writeError{attempt: a, since: now, pause: firstRetry}
 	if t != nil && t.attempt == a {
 		next.since, next.pause = t.since, min(2*t.pause, lastRetry)
 	}
-	switch means {
-	case refused:
+	if isRefused {
+		next.again = now.Add(next.pause)
+	}
+	if isRefused || now.Sub(next.since) >= gracePeriod {
 		next.text = text
-	case denied:
-		next.text, next.again = text, now.Add(next.pause)
-	case failed:
-		if now.Sub(next.since) >= gracePeriod {
-			next.text, next.again = text, now // reported, and retried as errors are
-		}
-	case retried, contested: // nothing to record
 	}
 	return next
 }

@@ -15,48 +15,43 @@ var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func TestWriteError(t *testing.T) {
 	this, other := attempt{verb: create, generation: 1}, attempt{verb: create, generation: 2}
 	var none *writeError
-	if blocked, _ := none.blocks(this, start); blocked {
-		t.Error("blocked without an error")
+	if none.wait(this, start) > 0 {
+		t.Error("waits without an error")
 	}
-	expect := func(t *testing.T, what string, tr *writeError, a attempt, at time.Time, blocked bool,
-		wait time.Duration) {
+	expect := func(t *testing.T, what string, tr *writeError, a attempt, at time.Time, wait time.Duration) {
 		t.Helper()
-		if got, left := tr.blocks(a, at); got != blocked || blocked && left != wait {
-			t.Errorf("%s: blocked %t for %s, want %t for %s", what, got, left, blocked, wait)
+		if got := tr.wait(a, at); got != wait {
+			t.Errorf("%s: waits %s, want %s", what, got, wait)
 		}
 	}
 	t.Run("refused", func(t *testing.T) {
-		tr := none.next(this, refused, "no", start)
-		expect(t, "the same, for ever", tr, this, start.Add(1000*time.Hour), true, 0)
-		expect(t, "another", tr, other, start, false, 0)
-	})
-	t.Run("denied", func(t *testing.T) {
-		tr := none.next(this, denied, "no", start)
-		expect(t, "at once", tr, this, start, true, firstRetry)
-		expect(t, "later", tr, this, start.Add(firstRetry), false, 0)
-		tr = tr.next(this, denied, "no", start.Add(firstRetry))
-		expect(t, "again", tr, this, start.Add(firstRetry), true, 2*firstRetry)
+		tr := none.next(this, true, "no", start)
+		expect(t, "at once", tr, this, start, firstRetry)
+		expect(t, "another", tr, other, start, 0)
+		expect(t, "later", tr, this, start.Add(firstRetry), 0)
+		tr = tr.next(this, true, "no", start.Add(firstRetry))
+		expect(t, "again", tr, this, start.Add(firstRetry), 2*firstRetry)
 		for range 20 {
-			tr = tr.next(this, denied, "no", start)
+			tr = tr.next(this, true, "no", start)
 		}
-		expect(t, "in the end", tr, this, start, true, lastRetry)
-		expect(t, "after an edit", tr.next(other, denied, "no", start), other, start, true, firstRetry)
+		expect(t, "in the end", tr, this, start, lastRetry)
+		expect(t, "after an edit", tr.next(other, true, "no", start), other, start, firstRetry)
 	})
 	t.Run("failed", func(t *testing.T) {
-		tr := none.next(this, failed, "no", start)
+		tr := none.next(this, false, "no", start)
 		if tr.text != "" {
 			t.Error("reported at once")
 		}
-		expect(t, "at once", tr, this, start, false, 0)
-		tr = tr.next(this, failed, "no", start.Add(gracePeriod-1))
+		expect(t, "at once", tr, this, start, 0)
+		tr = tr.next(this, false, "no", start.Add(gracePeriod-1))
 		if tr.text != "" {
 			t.Error("reported too early")
 		}
-		tr = tr.next(this, failed, "no", start.Add(gracePeriod))
+		tr = tr.next(this, false, "no", start.Add(gracePeriod))
 		if tr.text != "no" {
 			t.Error("not reported in the end")
 		}
-		expect(t, "then", tr, this, start.Add(gracePeriod), false, 0)
+		expect(t, "then", tr, this, start.Add(gracePeriod), 0)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/policy/watches"
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/rules/dependency"
@@ -26,14 +27,8 @@ func (rec *reconciliation) status(ctx context.Context, outcomes []dependency.Tem
 		rec.state.unread = time.Time{}
 	}
 	before := rec.stored.Object
-	objects := make([]map[string]any, len(outcomes))
-	for i := range outcomes {
-		if live := rec.live[rec.read.Templates[i].Ref]; live != nil {
-			objects[i] = live.Object
-		}
-	}
 	status, reported := dependency.NextStatus(dependency.StatusInput{Policy: before, Read: rec.read,
-		Excluded: rec.excluded(rec.key.Namespace), Outcomes: outcomes, Objects: objects, Now: rec.now})
+		Excluded: rec.excluded(rec.key.Namespace), Outcomes: outcomes, Now: rec.now})
 	written, err := rec.writer.Status(ctx, snapshot.Policies, snapshot.InCluster(), before, before.Status, status)
 	if !written {
 		return err
@@ -77,10 +72,8 @@ func (r *reconciler) reconcileSet(ctx context.Context, key types.NamespacedName)
 
 // Metrics export the states of Policies, while this replica leads, and the number of watches.
 type Metrics struct {
-	store *snapshot.Store
 	// watches are those of the leader, nil while another replica leads.
-	watches        atomic.Pointer[watches.Watches]
-	policies, open *prometheus.Desc
+	watches atomic.Pointer[watches.Watches]
 }
 
 // The states of Policies besides those of compliance.
@@ -89,39 +82,28 @@ const (
 	stateDisabled = "Disabled"
 )
 
-// NewMetrics registers the metrics of the Policies of a store.
-func NewMetrics(registry prometheus.Registerer, store *snapshot.Store) *Metrics {
-	m := &Metrics{store: store,
-		policies: prometheus.NewDesc("opgate_policies",
-			"Number of Policies by state: Compliant, NonCompliant, Pending, Unknown or Disabled.", []string{"state"}, nil),
-		open: prometheus.NewDesc("opgate_ordering_watches",
-			"Number of active watches on dependency objects of Policies.", nil, nil)}
-	registry.MustRegister(m)
+// NewMetrics registers the metrics of Policies.
+func NewMetrics(registry prometheus.Registerer, leading apply.Leading) *Metrics {
+	m := &Metrics{}
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "opgate_ordering_watches",
+		Help: "Number of active watches on dependency objects of Policies."}, func() float64 {
+		if w := m.watches.Load(); w != nil {
+			return float64(w.Open())
+		}
+		return 0
+	}), leading.Gauge("opgate_policies",
+		"Number of Policies by state: Compliant, NonCompliant, Pending, Unknown or Disabled.", []string{"state"},
+		func(s *snapshot.Snapshot, set func(float64, ...string)) {
+			states := map[string]int{string(dependency.Compliant): 0, string(dependency.NonCompliant): 0,
+				string(dependency.Pending): 0, stateUnknown: 0, stateDisabled: 0}
+			for o := range s.AllObjects(snapshot.Policies) {
+				states[stateOf(o.Policy())]++
+			}
+			for state, count := range states {
+				set(float64(count), state)
+			}
+		}))
 	return m
-}
-
-// Describe implements prometheus.Collector.
-func (m *Metrics) Describe(descs chan<- *prometheus.Desc) {
-	descs <- m.policies
-	descs <- m.open
-}
-
-// Collect implements prometheus.Collector.
-func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
-	leading := m.watches.Load()
-	if leading == nil {
-		metrics <- prometheus.MustNewConstMetric(m.open, prometheus.GaugeValue, 0)
-		return
-	}
-	metrics <- prometheus.MustNewConstMetric(m.open, prometheus.GaugeValue, float64(leading.Open()))
-	states := map[string]int{string(dependency.Compliant): 0, string(dependency.NonCompliant): 0,
-		string(dependency.Pending): 0, stateUnknown: 0, stateDisabled: 0}
-	for o := range m.store.Load().AllObjects(snapshot.Policies) {
-		states[stateOf(o.Policy())]++
-	}
-	for state, count := range states {
-		metrics <- prometheus.MustNewConstMetric(m.policies, prometheus.GaugeValue, float64(count), state)
-	}
 }
 
 func stateOf(p *storedPolicy) string {

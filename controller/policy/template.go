@@ -23,23 +23,22 @@ func (rec *reconciliation) template(ctx context.Context, t *dependency.Template)
 	if t.Readable {
 		m = rec.state.template(t.Ref)
 	}
-	kind := rec.watches.Lookup(t.Ref.Group, t.Ref.Kind)
-	in := &dependency.TemplateInput{Template: *t, Mode: rec.PendingGuards,
-		KindFault: rec.unverified(t)}
+	applicable, fault, ready := rec.applicable(t)
+	in := &dependency.TemplateInput{Template: *t, Mode: rec.PendingGuards, KindFault: fault}
 	known := true
-	if t.Readable && t.Fault == "" && in.KindFault == "" {
-		known = rec.judgeKind(in, kind)
-	}
-	if rec.applicable(t) {
+	if applicable {
 		in.Results = rec.results(t)
+		if known = ready || !rec.withinGrace(); !ready && known {
+			in.KindFault = fmt.Sprintf("%s: what there is of its kind could not be read yet", t.Ref)
+		}
 	}
 	met, decided := dependency.AllMet(in.Results)
 	if !met {
 		in.Cycle = rec.circle()
 	}
 	var err error
-	if t.Readable && in.KindFault == "" && known {
-		known, err = rec.carryOut(ctx, in, kind, m)
+	if applicable && in.KindFault == "" && known {
+		known, err = rec.carryOut(ctx, in, m)
 	}
 	out := dependency.Decide(*in)
 	switch {
@@ -49,22 +48,6 @@ func (rec *reconciliation) template(ctx context.Context, t *dependency.Template)
 		rec.stale = true
 	}
 	return out, err
-}
-
-// judgeKind determines why no object of the template's kind can be created, if so, and reports whether the existing
-// objects are known.
-func (rec *reconciliation) judgeKind(in *dependency.TemplateInput, kind *snapshot.Definition) (known bool) {
-	ref := in.Template.Ref
-	ready, forbidden := rec.watches.Template(ref.Group, ref.Kind)
-	in.KindFault = rec.kindFault(&in.Template, kind, forbidden)
-	switch {
-	case in.KindFault != "" || ready:
-		return true
-	case rec.withinGrace():
-		return false
-	}
-	in.KindFault = fmt.Sprintf("%s: what there is of its kind could not be read yet", ref)
-	return true
 }
 
 // keepStatus makes the status of a template what it was before, while its state is not known. Without one it is stale.
@@ -92,12 +75,13 @@ func (rec *reconciliation) withinGrace() bool {
 // carryOut finds the object of a template, decides, and carries out the decision. What failed, and what exists
 // afterwards, is input of the next decision; known reports whether the state is complete.
 func (rec *reconciliation) carryOut(
-	ctx context.Context, in *dependency.TemplateInput, kind *snapshot.Definition, m *templateState,
+	ctx context.Context, in *dependency.TemplateInput, m *templateState,
 ) (known bool, err error) {
 	live, known := rec.find(in, m)
 	if !known {
 		return false, nil
 	}
+	kind := rec.watches.Lookup(in.Template.Ref.Group, in.Template.Ref.Kind)
 	want, err := desire(rec.stored.Object, rec.stored.Object.Spec.PolicyTemplates[in.Template.Index], kind.Namespaced)
 	if err != nil {
 		in.WriteFault = err.Error()
@@ -135,10 +119,7 @@ func (rec *reconciliation) find(
 	live = rec.live[ref]
 	if live == nil && m.contested {
 		target := watches.Target{Ref: ref, Version: in.Template.Version}
-		switch observed := rec.watches.Observe(target); {
-		case rec.budget.Beyond(rec.key, ref):
-			in.WriteFault = fmt.Sprintf("%s exists already, and whose it is cannot be read: %s", ref,
-				dependency.TooManyText())
+		switch observed := rec.watches.Observe(rec.key, target); {
 		case observed.Found():
 			live = rec.watches.Object(target)
 		case observed.Reason == dependency.NotRead && rec.withinGrace():
@@ -175,7 +156,7 @@ func (rec *reconciliation) apply(
 	if live != nil && live.GetDeletionTimestamp() != nil {
 		return writeResult{} // it is recreated after its deletion
 	}
-	verb, object := create, want.suspended(pending)
+	this, object := attempt{verb: create, desired: want.hash, pending: pending}, want.suspended(pending)
 	asked := m.written.desired == want.hash // by an earlier write that was answered
 	if live != nil {
 		now, err := want.asWritten(live, rec.stored.Object)
@@ -187,7 +168,8 @@ func (rec *reconciliation) apply(
 			m.writeError = nil
 			return writeResult{}
 		}
-		verb, object, asked = update, want.replacement(live, rec.stored.Object, pending), asked && same
+		this.verb, this.uid, this.generation = update, live.GetUID(), live.GetGeneration()
+		object, asked = want.replacement(live, rec.stored.Object, pending), asked && same
 	}
 	if asked && m.corrections.TokensAt(rec.now) < 1 { // another client keeps changing it
 		rec.again(correctionPeriod)
@@ -199,7 +181,7 @@ func (rec *reconciliation) apply(
 			return writeResult{err: err, outdated: true}
 		}
 	}
-	did := rec.attempt(ctx, verb, kind, version, object, m)
+	did := rec.attempt(ctx, this, kind, version, object, m)
 	if did.answer != nil {
 		if asked {
 			m.corrections.AllowN(rec.now, 1)
@@ -220,8 +202,8 @@ func (rec *reconciliation) delete(
 	if live == nil || live.GetDeletionTimestamp() != nil {
 		return writeResult{}
 	}
-	before := m.writeError
-	did := rec.attempt(ctx, remove, kind, live.GroupVersionKind().Version, live, m)
+	before, this := m.writeError, attempt{verb: remove, uid: live.GetUID(), generation: live.GetGeneration()}
+	did := rec.attempt(ctx, this, kind, live.GroupVersionKind().Version, live, m)
 	if did.answer != nil {
 		m.written = written{}
 	}
@@ -235,18 +217,14 @@ func (rec *reconciliation) delete(
 
 // attempt writes, unless the same write failed before and its backoff has not expired.
 func (rec *reconciliation) attempt(
-	ctx context.Context, verb string, kind *snapshot.Definition, version string, object *unstructured.Unstructured,
+	ctx context.Context, this attempt, kind *snapshot.Definition, version string, object *unstructured.Unstructured,
 	m *templateState,
 ) writeResult {
-	this, err := attemptOf(verb, object)
-	if err != nil {
-		return writeResult{fault: err.Error()}
-	}
-	if blocked, wait := m.writeError.blocks(this, rec.now); blocked {
+	if wait := m.writeError.wait(this, rec.now); wait > 0 {
 		rec.again(wait)
 		return writeResult{fault: m.writeError.text}
 	}
-	answer, err := rec.write(ctx, rec.key, verb, kind, version, object)
+	answer, err := rec.write(ctx, rec.key, this.verb, kind, version, object)
 	if answer != nil {
 		m.writeError, rec.live = nil, rec.watches.Owned(rec.key)
 		return writeResult{answer: answer, err: err}
@@ -261,25 +239,13 @@ func (rec *reconciliation) attempt(
 		rec.follow(rec.targets())
 		rec.again(retryDelay) // the object with that name may be deleted before the watch starts
 		return writeResult{outdated: true}
-	case refused, denied, failed:
+	case refused, failed:
 	}
-	m.writeError = m.writeError.next(this, means, writeFault(verb, dependency.RefOf(object), kind, err), rec.now)
-	if means != failed {
-		_, wait := m.writeError.blocks(this, rec.now)
-		rec.again(wait)
+	m.writeError = m.writeError.next(this, means == refused,
+		writeFault(this.verb, dependency.RefOf(object), kind, err), rec.now)
+	if means == refused {
+		rec.again(m.writeError.pause)
 		err = nil
 	}
 	return writeResult{fault: m.writeError.text, err: err}
-}
-
-func attemptOf(verb string, object *unstructured.Unstructured) (attempt, error) {
-	this := attempt{verb: verb, uid: object.GetUID(), generation: object.GetGeneration()}
-	if verb == remove {
-		return this, nil
-	}
-	unversioned := object.DeepCopy()
-	unversioned.SetResourceVersion("") // a status update is no reason to retry
-	var err error
-	this.object, err = hashOf(unversioned.Object)
-	return this, err
 }

@@ -144,10 +144,8 @@ const (
 	retried outcome = iota
 	// contested objects exist already: their owner has to be determined.
 	contested
-	// refused writes are repeated only when the template changes.
+	// refused writes are retried with backoff, since what refuses them, such as RBAC, cannot be watched.
 	refused
-	// denied writes are retried with backoff, since RBAC changes cannot be watched.
-	denied
 	// failed writes are retried with a short delay, and reported if they keep failing.
 	failed
 )
@@ -161,14 +159,12 @@ func classify(err error) outcome {
 		return retried
 	case apierrors.IsAlreadyExists(err):
 		return contested
-	case byEnd(err):
+	case strings.Contains(err.Error(), "not allowed while custom resource definition is terminating"),
+		apierrors.IsTooManyRequests(err):
+		// no right is missing; the API server does not serve a recreated definition at once
 		return failed
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return denied
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err),
-		apierrors.IsMethodNotSupported(err):
-		return refused
-	case errors.As(err, &status) && status.Status().Code == http.StatusUnprocessableEntity:
+	case errors.As(err, &status) && status.Status().Code >= http.StatusBadRequest &&
+		status.Status().Code < http.StatusInternalServerError:
 		return refused
 	}
 	return failed
@@ -177,24 +173,12 @@ func classify(err error) outcome {
 // writeFault returns why the object of a template could not be written.
 func writeFault(verb string, ref dependency.Ref, kind *snapshot.Definition, err error) string {
 	text := fmt.Sprintf("%s could not be %sd: %s", ref, verb, sentence(err))
-	if apierrors.IsForbidden(err) && !byWebhook(err) && !byEnd(err) && !byQuota(err) {
+	if strings.Contains(text, fmt.Sprintf(" cannot %s resource %q", verb, kind.Plural)) { // by RBAC
 		return fmt.Sprintf("opgate may not %s %s.%s: grant it (chart value ordering.rules): %s", verb, kind.Plural,
 			kind.Group, text)
 	}
 	return text
 }
-
-// byWebhook reports whether a webhook refused, which may be Opgate's own, rather than RBAC.
-func byWebhook(err error) bool { return strings.Contains(err.Error(), "admission webhook ") }
-
-// byEnd reports whether the definition of the kind is being deleted, or was until recently and the API server does not
-// serve the recreated one yet. The API server answers with forbidden, but no permission is missing.
-func byEnd(err error) bool {
-	return strings.Contains(err.Error(), "not allowed while custom resource definition is terminating")
-}
-
-// byQuota reports whether the cause is not RBAC: messages of admission plugins do not mention users.
-func byQuota(err error) bool { return !strings.Contains(err.Error(), "cannot ") }
 
 // sentence returns the API server's message without the line breaks that some webhooks add.
 func sentence(err error) string {

@@ -24,7 +24,6 @@ import (
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
-	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/opgate/opgate/controller/apply"
@@ -56,8 +55,8 @@ var (
 type Controller struct {
 	apply.Shared
 
-	queue  manager.Queue[work]
-	mapper meta.RESTMapper
+	queue   manager.Queue[work]
+	manager ctrl.Manager
 	// owner is the ClusterRole that owns the Reports, heads are the metadata of these.
 	owner *owned.Owner
 	heads *watched.Watch
@@ -84,7 +83,7 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	c.Client, c.mapper, c.known = mgr.GetClient(), mgr.GetRESTMapper(), map[string]stored{}
+	c.Client, c.manager, c.known = mgr.GetClient(), mgr, map[string]stored{}
 	everything := func() { c.queue.Add(work{everything: true}) }
 	if c.owner, err = owned.NewOwner(objects, OwnerName, "Reports", everything, c.Log); err != nil {
 		return err
@@ -95,11 +94,6 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	if c.heads, err = watched.NewWatch(informer, c.reportChanged,
 		c.Log.WithValues("resource", resource.Resource)); err != nil {
 		return fmt.Errorf("watch Reports: %w", err)
-	}
-	for _, w := range []ctrlmanager.Runnable{c.owner, c.heads} {
-		if err := mgr.Add(w); err != nil {
-			return fmt.Errorf("add the watches of Reports: %w", err)
-		}
 	}
 	return manager.Registration[work]{
 		Name:       "report",
@@ -184,7 +178,7 @@ func (c *Controller) ready(ctx context.Context, current *snapshot.Snapshot) (*me
 			return nil, err
 		}
 	}
-	if err := errors.Join(c.owner.Open(ctx), c.heads.Open(ctx)); err != nil {
+	if err := errors.Join(c.owner.Open(ctx, c.manager), c.heads.Open(ctx, c.manager)); err != nil {
 		return nil, err
 	}
 	return c.owner.Reference(), nil
@@ -201,7 +195,7 @@ func (c *Controller) served(current *snapshot.Snapshot) (bool, error) {
 	if c.asked {
 		return false, nil
 	}
-	_, err := c.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	_, err := c.manager.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil && !meta.IsNoMatchError(err) {
 		return false, fmt.Errorf("find out whether Reports are served: %w", err)
 	}

@@ -1,10 +1,7 @@
 package conversion
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strings"
@@ -17,128 +14,6 @@ import (
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
 )
-
-// TestConversionRoundTrips writes random policies in one version and then, read in the other, there.
-func TestConversionRoundTrips(t *testing.T) {
-	e := shared(t)
-	each := 25
-	if *harness.Long {
-		each = 200
-	}
-	for _, version := range []string{harness.Earlier, harness.Present} {
-		seed := rand.Uint64()
-		t.Logf("written in %s: seed %d", version, seed)
-		r := rand.New(rand.NewPCG(seed, 0))
-		var all []*unstructured.Unstructured
-		for i := range each {
-			all = append(all, randomPolicy(r, version, fmt.Sprintf("random-%d", i)))
-		}
-		harness.AtOnce(t, harness.Writers, all,
-			func(ctx context.Context, p *unstructured.Unstructured) error { return roundTrip(ctx, e, p) })
-	}
-}
-
-func roundTrip(ctx context.Context, e *harness.Env, p *unstructured.Unstructured) error {
-	version := p.GroupVersionKind().Version
-	other := map[string]string{harness.Earlier: harness.Present, harness.Present: harness.Earlier}[version]
-	first, err := created(ctx, e, p)
-	if err != nil {
-		return fmt.Errorf("%w\n%s", err, harness.Normal(p.Object))
-	}
-	if diff := cmp.Diff(harness.MergePatch(first.Object, p.Object), any(first.Object)); diff != "" {
-		return fmt.Errorf("what was written is not what is stored (-written +stored):\n%s", diff)
-	}
-	between, err := readIn(ctx, e, other, p)
-	if err != nil {
-		return err
-	}
-	between.SetLabels(map[string]string{"written": other}) // so that it is written
-	if between, err = replaced(ctx, e, between); err != nil {
-		return fmt.Errorf("what %s shows of %s is not valid there: %w", other, harness.Normal(p.Object), err)
-	}
-	after, err := readIn(ctx, e, version, p)
-	if err != nil {
-		return err
-	}
-	if between.GetResourceVersion() == first.GetResourceVersion() || after.GetLabels()["written"] != other {
-		return errors.New("it was not written")
-	}
-	if diff := cmp.Diff(first.Object["spec"], after.Object["spec"]); diff != "" {
-		return fmt.Errorf("the spec changed on the way through %s (-was +is):\n%s", other, diff)
-	}
-	if diff := cmp.Diff(first.GetAnnotations(), after.GetAnnotations()); diff != "" {
-		return fmt.Errorf("annotations changed on the way through %s (-was +is):\n%s", other, diff)
-	}
-	_, err = sendPolicy(ctx, e, harness.Request{
-		Method: http.MethodDelete,
-		Path:   harness.PathOf(harness.OperatorPolicies, p.GetNamespace(), p.GetName(), ""),
-	}, nil)
-	return err
-}
-
-// randomPolicy is a valid policy in a version.
-func randomPolicy(r *rand.Rand, version, name string) *unstructured.Unstructured {
-	chance := func(percent int) bool { return r.IntN(100) < percent }
-	pick := func(values ...any) any { return values[r.IntN(len(values))] }
-	p := versioned(version, name)
-	spec := p.Object["spec"].(map[string]any)
-	sub := spec["subscription"].(map[string]any)
-	spec["complianceType"] = pick("musthave", "mayhave", "mustnothave")
-	for field, value := range map[string]any{
-		"remediationAction": pick("inform", "Inform", "enforce", "Enforce"), "severity": pick("low", "High"),
-		"versions": pick([]any{harness.AllowedCSV}, []any{harness.AllowedCSV + ", " + harness.ForbiddenCSV},
-			[]any{}),
-		"operatorGroup":   map[string]any{"name": "group", "target": map[string]any{"namespaces": []any{"shop"}}},
-		"removalBehavior": map[string]any{"installPlans": pick("Keep", "Delete")},
-	} {
-		if chance(40) {
-			spec[field] = value
-		}
-	}
-	for field, value := range map[string]any{"channel": "alpha", "source": harness.GoodCatalog,
-		"sourceNamespace": "olm", "startingCSV": harness.AllowedCSV,
-		"config": map[string]any{"env": []any{map[string]any{"name": "A", "value": pick("", "Ω <&>", "{{ b }}")}}}} {
-		if chance(40) {
-			sub[field] = value
-		}
-	}
-	if chance(40) {
-		p.SetAnnotations(map[string]string{"note": "Ω"})
-	}
-	fields := []string{"catalogSourceUnhealthy", "deploymentsUnavailable", "upgradesAvailable", "deprecationsPresent",
-		"minorChannelUpgradeAvailable"}
-	if version == harness.Present {
-		fields = append(fields, "upgradesProgressing")
-	}
-	config := map[string]any{}
-	for _, field := range fields {
-		if chance(30) {
-			config[field] = pick("Compliant", "NonCompliant")
-		}
-	}
-	if chance(60) {
-		spec["complianceConfig"] = config
-	}
-	if version == harness.Earlier {
-		forms := pick([2]any{"Automatic", nil}, [2]any{"None", nil}, [2]any{nil, "Automatic"}, [2]any{nil, "Manual"},
-			[2]any{"Automatic", "Automatic"}, [2]any{"None", "Manual"}).([2]any)
-		delete(spec, "upgradeApproval")
-		for i, form := range forms {
-			if form != nil {
-				[]map[string]any{spec, sub}[i][[]string{"upgradeApproval", "installPlanApproval"}[i]] = form
-			}
-		}
-		return p
-	}
-	spec["upgradeApproval"] = pick("Automatic", "None", "Never")
-	if chance(40) {
-		spec["versionRange"] = pick(">=0.9.0 <1.0.0", "0.9.x || >=2.0.0")
-	}
-	if field := pick("catalogSourceUnhealthy", "upgradesAvailable").(string); chance(40) && config[field] == nil {
-		spec["statusConfig"] = map[string]any{field: pick("Condition", "NonCompliant", "StatusMessageOnly")}
-	}
-	return p
-}
 
 // TestConversionKubectl works on one policy as people do, in both versions.
 func TestConversionKubectl(t *testing.T) {

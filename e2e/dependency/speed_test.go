@@ -3,7 +3,6 @@ package dependency
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -361,51 +360,5 @@ func longChain(t *testing.T, e *env) {
 	// The one before may not have been there, or have had no state, when each was looked at first.
 	if most := 3 * length; written > most {
 		t.Errorf("opgate wrote %d statuses, want at most %d", written, most)
-	}
-}
-
-// waitLast waits until the last of a chain is Compliant. It looks at nothing else, which would take the longer the
-// longer the chain.
-func (e *env) waitLast(b *testing.B, namespace string, n int) {
-	b.Helper()
-	key := crclient.ObjectKey{Namespace: namespace, Name: fmt.Sprintf("p-%04d", n-1)}
-	err := speed.Poll(b.Context(), harness.PolicyPollInterval, harness.SettleTimeout,
-		func(ctx context.Context) (bool, error) {
-			p := &policyv1.Policy{}
-			err := e.Admin.Get(ctx, key, p)
-			return p.Status.ComplianceState == policyv1.Compliant, err
-		})
-	if err != nil {
-		b.Fatalf("wait for policy %s: %v", key.Name, err)
-	}
-}
-
-// BenchmarkDependencyChain takes the time from when the first dependency is met to when all of a chain is Compliant.
-// What it takes for one Policy of it is the same, however long the chain is.
-func BenchmarkDependencyChain(b *testing.B) {
-	e := start(b)
-	per := map[int]float64{}
-	for _, n := range []int{50, 200} {
-		b.Run(fmt.Sprintf("policies=%d", n), func(b *testing.B) {
-			var took []time.Duration
-			for b.Loop() {
-				namespace := e.place(b)
-				e.chain(b, namespace, n)
-				e.waitAll(b, namespace, policyv1.Pending, n, chainTimeout)
-				e.waitQuiet(b)
-				e.evaluate(b, namespace)
-				began := time.Now()
-				e.turns(b, namespace, "base", "Compliant")
-				e.waitLast(b, namespace, n)
-				took = append(took, time.Since(began))
-			}
-			slices.Sort(took)
-			per[n] = took[len(took)/2].Seconds() / float64(n) * 1000
-			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(per[n], "ms/policy")
-			if n == 200 {
-				b.ReportMetric(per[200]/per[50], "ratio")
-			}
-		})
 	}
 }

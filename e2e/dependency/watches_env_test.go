@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,6 +85,16 @@ func watchAs(t *testing.T, c *cluster.Cluster, config *rest.Config, o watches.Op
 	w.untilNotified(t, starting, 2)
 	w.Set(starting, nil)
 	return w
+}
+
+// Set sets the targets of an owner, of which none is older than others.
+func (w *watched) Set(owner types.NamespacedName, targets []watches.Target) {
+	w.Watches.Set(owner, time.Time{}, targets)
+}
+
+// Observe returns the state of a target that exceeds no limits.
+func (w *watched) Observe(target watches.Target) dependency.Observed {
+	return w.Watches.Observe(types.NamespacedName{}, target)
 }
 
 // define passes the CustomResourceDefinitions on, as the snapshot does, and returns when all have been read.

@@ -18,33 +18,6 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-func watchForbidden(t *testing.T, c *cluster.Cluster) {
-	guest := newGuest(t, c, "guest-forbidden")
-	w := watchAs(t, c, guest.config, watches.Options{Backoff: time.Hour})
-	slow, fast := w, watchAs(t, c, guest.config, watches.Options{Backoff: 100 * time.Millisecond})
-	guest.grant(t, "gadgets", "", "")
-	denied, fine := watchedTarget("Widget", "shop", "always"), watchedTarget("Gadget", "", "always")
-	for _, w := range []*watched{slow, fast} {
-		w.Set(waiter, []watches.Target{denied, fine})
-		w.untilSeen(t, waiter, denied, dependency.Forbidden, "")
-		w.untilSeen(t, waiter, fine, "", dependency.Compliant)
-	}
-	if got := w.Observe(denied).Detail; got != "the right to list and watch widgets."+watchedGroup+
-		" in namespace shop is missing" {
-		t.Errorf("the detail is %q", got)
-	}
-	if w.Object(denied) != nil {
-		t.Error("an object that may not be read is known")
-	}
-	guest.grant(t, "widgets", "shop", "")
-	fast.untilSeen(t, waiter, denied, "", dependency.Compliant) // after a pause
-	if got := slow.Observe(denied).Reason; got != dependency.Forbidden {
-		t.Errorf("it is %q, want it left alone until its backoff is over", got)
-	}
-	w.patch(t, watchedCRD("Widget", "Namespaced", nil), `{"metadata":{"annotations":{"changed":"yes"}}}`)
-	slow.untilSeen(t, waiter, denied, "", dependency.Compliant) // at once
-}
-
 func watchOneName(t *testing.T, c *cluster.Cluster) {
 	guest := newGuest(t, c, "guest-name")
 	w := watchAs(t, c, guest.config, watches.Options{})

@@ -22,8 +22,8 @@ var (
 	starting = types.NamespacedName{Namespace: "shop", Name: "starting"}
 )
 
-// TestDependencyWatches watches the dependencies of Policies in a real API server. Tests wait for notifications and
-// never poll. Its cluster is its own: requests and notifications are counted.
+// TestDependencyWatches watches the dependencies of Policies in a real API server, as far as no script of TestDependency
+// shows it. Tests wait for notifications and never poll. Its cluster is its own: requests and notifications are counted.
 func TestDependencyWatches(t *testing.T) {
 	t.Parallel()
 	c := harness.StartCluster(t, cluster.Options{Bare: true, WithoutOLM: true, Log: t.Output()})
@@ -40,18 +40,11 @@ func TestDependencyWatches(t *testing.T) {
 	}
 	t.Run("watches", func(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, *cluster.Cluster){
-			"a kind that comes, goes and comes back":           watchKindComesAndGoes,
 			"a version that is served later":                   watchVersionServedLater,
 			"one watch for an object that many wait for":       watchIsShared,
-			"what may not be read is read once it may":         watchForbidden,
 			"a right to one object is enough for it alone":     watchOneName,
 			"a right to list and not to watch":                 watchListOnly,
-			"an object that goes, slowly and at once":          watchDeletion,
-			"objects of templates":                             watchTemplates,
-			"objects of templates that may not be read":        watchTemplatesForbidden,
 			"names that nothing can have":                      watchImpossible,
-			"Policies and PolicySets are named but not read":   watchParents,
-			"what was set before the start":                    watchSetBefore,
 			"owners that come and go while everything changes": watchChurn,
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -70,38 +63,6 @@ func reader(t *testing.T, c *cluster.Cluster) *rest.Config {
 		t.Fatal(err)
 	}
 	return config
-}
-
-func watchKindComesAndGoes(t *testing.T, c *cluster.Cluster) {
-	w := watchAs(t, c, reader(t, c), watches.Options{})
-	bad, fine := watchedTarget("Goer", "shop", "db"), watchedTarget("Widget", "shop", "always")
-	w.Set(waiter, []watches.Target{bad, fine})
-	w.untilSeen(t, waiter, bad, dependency.NoKind, "")
-	if got := w.Observe(bad).Detail; got != "no CustomResourceDefinition serves Goer."+watchedGroup {
-		t.Errorf("the detail is %q", got)
-	}
-
-	// A kind that is missing holds up no other.
-	w.untilSeen(t, waiter, fine, "", dependency.Compliant)
-	w.untilSeen(t, waiter, bad, dependency.NoKind, "")
-
-	definition := watchedCRD("Goer", "Namespaced", nil, "v1")
-	w.put(t, definition)
-	w.untilSeen(t, waiter, bad, dependency.NotFound, "")
-	w.put(t, watchedObject("Goer", "shop", "db", dependency.NonCompliant))
-	w.untilSeen(t, waiter, bad, "", dependency.NonCompliant)
-	w.delete(t, definition)
-	w.untilSeen(t, waiter, bad, dependency.NoKind, "")
-	if w.Object(bad) != nil {
-		t.Error("the object outlives its kind")
-	}
-	w.untilSeen(t, waiter, fine, "", dependency.Compliant)
-	if n := w.Open(); n != 1 {
-		t.Errorf("%d objects are followed, want that of the kind that is there", n)
-	}
-	// What comes back is another kind: the object did not come with it.
-	w.put(t, definition)
-	w.untilSeen(t, waiter, bad, dependency.NotFound, "")
 }
 
 func watchVersionServedLater(t *testing.T, c *cluster.Cluster) {
@@ -194,26 +155,6 @@ func watchIsShared(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-func watchDeletion(t *testing.T, c *cluster.Cluster) {
-	w := watchAs(t, c, reader(t, c), watches.Options{})
-	object := watchedObject("Widget", "shop", "mortal", dependency.Compliant)
-	object.SetFinalizers([]string{watchedGroup + "/held"})
-	w.put(t, object)
-	target := watchedTarget("Widget", "shop", "mortal")
-	w.Set(waiter, []watches.Target{target})
-	w.untilSeen(t, waiter, target, "", dependency.Compliant)
-	w.delete(t, object)
-	w.until(t, waiter, "it is being deleted", func() bool { return w.Object(target).GetDeletionTimestamp() != nil })
-	w.patch(t, object, `{"metadata":{"finalizers":null}}`)
-	w.untilSeen(t, waiter, target, dependency.NotFound, "")
-
-	object = watchedObject("Widget", "shop", "mortal", dependency.NonCompliant)
-	w.put(t, object)
-	w.untilSeen(t, waiter, target, "", dependency.NonCompliant)
-	w.delete(t, object)
-	w.untilSeen(t, waiter, target, dependency.NotFound, "")
-}
-
 func watchImpossible(t *testing.T, c *cluster.Cluster) {
 	w := watchAs(t, c, reader(t, c), watches.Options{})
 	var targets []watches.Target
@@ -229,54 +170,6 @@ func watchImpossible(t *testing.T, c *cluster.Cluster) {
 	if n := w.Open(); n != len(strange) {
 		t.Errorf("%d objects are followed, want %d: %v", n, len(strange), w.requests.of("widgets"))
 	}
-}
-
-func watchParents(t *testing.T, c *cluster.Cluster) {
-	w := watchAs(t, c, reader(t, c), watches.Options{})
-	policy := watches.Target{Ref: dependency.PolicyRef("shop", "db"), Version: "v1"}
-	own := watches.Target{
-		Ref: dependency.Ref{
-			Group:     dependency.PolicyGroup,
-			Kind:      "ConfigurationPolicy",
-			Namespace: "shop",
-			Name:      "made",
-		},
-		Template: true,
-	}
-	w.Set(waiter, []watches.Target{policy, own})
-	w.Set(another, []watches.Target{{Ref: policy.Ref}})
-	if got := w.Dependents(policy.Ref); len(got) != 2 {
-		t.Errorf("dependents are %v, want both whichever version they name", got)
-	}
-	if got := w.Dependents(own.Ref); len(got) != 0 {
-		t.Errorf("%v waits for its own template", got)
-	}
-	w.Set(waiter, nil)
-	if got := w.Dependents(policy.Ref); len(got) != 1 || got[0] != another {
-		t.Errorf("dependents are %v, want %v alone", got, another)
-	}
-	w.untilSeen(t, another, policy, dependency.NoKind, "")
-	if n := w.Open(); n != 0 {
-		t.Errorf("%d objects are followed, want none", n)
-	}
-}
-
-func watchSetBefore(t *testing.T, c *cluster.Cluster) {
-	w := watchAs(t, c, reader(t, c), watches.Options{})
-	w.end(t)
-	// These have run: what is set now stays as it is, and starts nothing.
-	target := watchedTarget("Widget", "shop", "always")
-	w.Set(waiter, []watches.Target{target})
-	if w.Open() != 0 || w.Observe(target).Found() {
-		t.Error("an object is followed after the end")
-	}
-
-	later := watchAs(t, c, reader(t, c), watches.Options{})
-	later.Set(waiter, []watches.Target{target})
-	if got := later.Observe(target); got.Reason != dependency.NotRead && !got.Found() {
-		t.Errorf("it is %+v before it can be known", got)
-	}
-	later.untilSeen(t, waiter, target, "", dependency.Compliant)
 }
 
 // watchChurn has many owners name and drop the same few objects while their kind comes and goes, for the race detector,

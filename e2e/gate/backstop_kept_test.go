@@ -2,7 +2,6 @@ package gate
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -25,9 +24,6 @@ import (
 
 // heldByServer is in refusals that are the API server's own.
 const heldByServer = "held by the API server (ValidatingAdmissionPolicy opgate-backstop)"
-
-// backstopLag is how long after an edit the loop does not report such refusals of its approvals.
-const backstopLag = 10 * time.Second
 
 // backstopObjects are the objects of the backstop, each as RESOURCE/NAME.
 var backstopObjects = []string{"mutatingadmissionpolicies/opgate-backstop",
@@ -151,15 +147,8 @@ func (s *backstopSite) approve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(log)) {
-		var entry struct{ TS time.Time }
-		if !strings.Contains(line, heldByServer) {
-			continue
-		}
-		if err := json.Unmarshal([]byte(line), &entry); err != nil ||
-			entry.TS.Sub(stored.Truncate(time.Second)) < backstopLag {
-			t.Errorf("what is a matter of seconds is reported %s after the edit: %s", entry.TS.Sub(stored), line)
-		}
+	if strings.Contains(string(log), heldByServer) {
+		t.Error("what is a matter of seconds is logged")
 	}
 }
 

@@ -17,13 +17,6 @@ import (
 	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
-// reviewedPlan puts the objects of sample bundle-consent-hold into a new namespace: an upgrade that asks for rights to
-// secrets, and a policy that holds it.
-func reviewedPlan(t *testing.T, e *harness.Env) (namespace, plan string) {
-	t.Helper()
-	return planOfSample(t, e, "bundle-consent-hold")
-}
-
 // planOfSample puts the objects of a sample with a plan and a policy into a new namespace.
 func planOfSample(t *testing.T, e *harness.Env, sample string) (namespace, plan string) {
 	t.Helper()
@@ -58,7 +51,7 @@ func planOfSample(t *testing.T, e *harness.Env, sample string) (namespace, plan 
 // of the refusal.
 func TestConsentByAnnotation(t *testing.T) {
 	e := harness.Shared(t)
-	namespace, plan := reviewedPlan(t, e)
+	namespace, plan := planOfSample(t, e, "bundle-consent-hold") // an upgrade that asks for rights to secrets
 	patch := func(body string) []string {
 		return []string{"patch", "installplan", plan, "-n", namespace, "--type=merge", "--patch", body}
 	}
@@ -130,44 +123,4 @@ func TestConsentByAnnotation(t *testing.T) {
 				` by annotation opgate.io/consent of user "tenant" until 2126-01-01T00:00:00Z ` +
 				"for OperatorPolicy policies/" + namespace,
 		})
-}
-
-// TestConsentWithApproval consents and approves in one write, and withdraws consent, which needs no right.
-func TestConsentWithApproval(t *testing.T) {
-	e := harness.Shared(t)
-	namespace, plan := reviewedPlan(t, e)
-	var digest string
-	kubectl := func(ctx context.Context, user cluster.User, body string) (string, error) {
-		result, err := e.Kubectl(ctx, user, "", "patch", "installplan", plan, "-n", namespace, "--type=merge",
-			"--patch", body)
-		return result.Stderr, err
-	}
-	harness.Eventually(t, "have the change reviewed", func(ctx context.Context) error {
-		stderr, err := kubectl(ctx, cluster.Admin, `{"spec":{"approved":true}}`)
-		if digest = regexp.MustCompile(`sha256:[0-9a-f]{64}`).FindString(stderr); err == nil && digest == "" {
-			err = fmt.Errorf("kubectl wrote %q", stderr)
-		}
-		return err
-	})
-	for _, step := range []struct {
-		user cluster.User
-		body string
-		says string // empty: passes
-	}{
-		{cluster.Admin, `{"metadata":{"annotations":{"opgate.io/consent":"` + digest + `"}}}`, ""},
-		{cluster.Tenant, `{"metadata":{"annotations":{"opgate.io/consent":null}}}`, ""},
-		{cluster.Admin, `{"spec":{"approved":true}}`, "(bundle/consent)"},
-		{cluster.Tenant, `{"metadata":{"annotations":{"opgate.io/consent":"` + digest + `"}},"spec":{"approved":true}}`,
-			"(plan/consent-right)"},
-		{cluster.Admin, `{"metadata":{"annotations":{"opgate.io/consent":"` + digest + `"}},"spec":{"approved":true}}`,
-			""},
-	} {
-		stderr, err := kubectl(t.Context(), step.user, step.body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if step.says == "" && stderr != "" || !strings.Contains(stderr, step.says) {
-			t.Errorf("%s by %s: kubectl wrote %q, want %q", step.body, step.user, stderr, step.says)
-		}
-	}
 }

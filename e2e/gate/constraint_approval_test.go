@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -53,21 +52,6 @@ func violatingWaits(t *testing.T, e *harness.OLMEnv) {
 	waitForApproval(t, e, namespace, "etcd", "Manual", "Automatic")
 }
 
-// deletedLetsPass deletes a Constraint while a plan waits for it: what was asked for then is what happens.
-func deletedLetsPass(t *testing.T, e *harness.OLMEnv) {
-	namespace := e.NewNamespace(t)
-	u := constraintOf(namespace, only(namespace, isCertified), "only certified operators")
-	constrain(t, e.Env, u)
-	e.OperatorGroup(t, namespace)
-	e.Subscribe(t, namespace, "etcd", "", "Automatic")
-	waiting := e.WaitForPlan(t, namespace, harness.Etcd4)
-	e.WantApprovalRefused(t, cluster.Admin, waiting, "(bundle/constraint)")
-	e.Remove(t, u)
-	// OLM itself would leave the plan alone, though its Subscription is Automatic again
-	e.WaitForCSV(t, namespace, harness.Etcd4)
-	waitForApproval(t, e, namespace, "etcd", "Automatic", "")
-}
-
 // satisfyingInstalls has the loop approve what is allowed, in a namespace that no policy is about, and leave alone what
 // a person wants to approve.
 func satisfyingInstalls(t *testing.T, e *harness.OLMEnv) {
@@ -87,29 +71,6 @@ func satisfyingInstalls(t *testing.T, e *harness.OLMEnv) {
 	harness.WantField(t, e.Get(t, harness.InstallPlans, byHand, waiting.GetName()), `false`, "spec", "approved")
 	e.Approve(t, cluster.Tenant, waiting)
 	e.WaitForCSV(t, byHand, certified1)
-}
-
-// violatingDependency has OLM add an operator that is not allowed to one that is.
-func violatingDependency(t *testing.T, e *harness.OLMEnv) {
-	namespace := e.NewNamespace(t)
-	constrain(t, e.Env, constraintOf(namespace,
-		only(namespace, "packageName != 'etcd' || cluster.properties.exists(p, p.type == 'acme.etcd' && p.value == 'everywhere')"),
-		"etcd is run by the platform team"))
-	e.OperatorGroup(t, namespace)
-	e.Subscribe(t, namespace, "vault", "", "Automatic")
-	both := e.WaitForPlan(t, namespace, harness.Etcd4, vault1)
-	refusal := e.WantApprovalRefused(t, cluster.Admin, both, harness.Etcd4+" is not allowed by Constraint "+
-		namespace+" (bundle/constraint): etcd is run by the platform team")
-	if strings.Contains(refusal, vault1) {
-		t.Errorf("got %s\nwant %s alone to be the trouble", refusal, harness.Etcd4)
-	}
-
-	// The rule depends on a property of the cluster that another Constraint sets.
-	open := constraintOf(namespace+"-open", "true", "")
-	open.Object["spec"] = map[string]any{"properties": `[{"type":"acme.etcd","value":"everywhere"}]`}
-	constrain(t, e.Env, open)
-	e.WaitForCSV(t, namespace, harness.Etcd4)
-	e.WaitForCSV(t, namespace, vault1)
 }
 
 // clusterAdmin is about what an operator may do on the cluster. For one whose bundle is in the catalog the plan tells
@@ -164,39 +125,6 @@ func localAdmin(t *testing.T, e *harness.OLMEnv) {
 	wantRights(t, e, namespace, metav1.NamespaceDefault, "no")
 }
 
-// permissionsForAll is the same operator in a namespace whose OperatorGroup is for all: OLM makes ClusterRoles of its
-// permissions, as it shows once the Constraint is gone.
-func permissionsForAll(t *testing.T, e *harness.OLMEnv) {
-	namespace := e.NewNamespace(t)
-	u := constraintOf(namespace, only(namespace, noClusterAdmin), "no cluster admins")
-	constrain(t, e.Env, u)
-	e.CreateAs(t, cluster.Admin, harness.Object(`
-apiVersion: operators.coreos.com/v1
-kind: OperatorGroup
-metadata: {name: %[1]s, namespace: %[1]s}
-spec: {}
-`, namespace))
-	e.Eventually(t, "see the OperatorGroup select all namespaces", func(ctx context.Context) error {
-		g, err := e.Clients[cluster.Admin].Resource(harness.OperatorGroups).Namespace(namespace).Get(ctx, namespace,
-			metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if all, _, _ := unstructured.NestedStringSlice(g.Object, "status", "namespaces"); !slices.Equal(all,
-			[]string{""}) {
-			return fmt.Errorf("it selects %q", all)
-		}
-		return nil
-	})
-	e.Subscribe(t, namespace, "localuser", "", "Automatic")
-	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, namespace, localuser1),
-		localuser1+" is not allowed by Constraint "+namespace, "(bundle/constraint): no cluster admins")
-
-	e.Remove(t, u)
-	e.WaitForCSV(t, namespace, localuser1)
-	wantRights(t, e, namespace, metav1.NamespaceDefault, "yes")
-}
-
 // wantRights asks whether localuser in one namespace may do everything in another.
 func wantRights(t *testing.T, e *harness.OLMEnv, of, in, want string) {
 	t.Helper()
@@ -211,98 +139,4 @@ func wantRights(t *testing.T, e *harness.OLMEnv, of, in, want string) {
 		}
 		return nil
 	})
-}
-
-// subscribedBefore is about operators that came before the Constraint.
-func subscribedBefore(t *testing.T, e *harness.OLMEnv) {
-	namespace := e.NewNamespace(t)
-	e.OperatorGroup(t, namespace)
-	e.Subscribe(t, namespace, "prometheus", "", "Automatic")
-	e.Subscribe(t, namespace, "consul", "", "Automatic")
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "annotate", "subscription", "-n", namespace, "prometheus",
-		"example.com/owner=shop")
-	e.WaitForCSV(t, namespace, prometheus)
-	e.WaitForCSV(t, namespace, certified1)
-	e.Sync(t)
-
-	u := constraintOf(namespace, only(namespace, isCertified), "only certified operators")
-	preview := constrain(t, e.Env, u)
-	harness.WantTexts(t, preview, "Warning: constraint "+namespace+": "+prometheus+" is installed in namespace "+
-		namespace+
-		" and does not satisfy spec.constraints[0] (constraint/violated): only certified operators")
-	if strings.Contains(preview, certified1) {
-		t.Errorf("%s is certified, and is previewed as well:\n%s", certified1, preview)
-	}
-	for _, name := range []string{"prometheus", "consul"} {
-		waitForApproval(t, e, namespace, name, "Manual", "Automatic")
-	}
-	e.WaitForCSV(t, namespace, prometheus) // nothing is done to it
-
-	counted := waitForConstraint(t, e, namespace, counts(1))
-	if counted.Status.Constraints[0].Message != "only certified operators" ||
-		counted.Status.Constraints[0].Satisfied == 0 {
-		t.Errorf("its status is %+v", counted.Status)
-	}
-	lines := strings.Split(harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "get", "constraints.operators.coreos.com",
-		namespace), "\n")
-	if header, row := strings.Fields(lines[0]), strings.Fields(lines[1]); !slices.Equal(header,
-		[]string{"NAME", "READY", "VIOLATING", "AGE"}) ||
-		len(row) != 4 || !slices.Equal(row[:3], []string{namespace, "True", "1"}) {
-		t.Errorf("kubectl get shows\n%s", strings.Join(lines, "\n"))
-	}
-
-	requirement(t, e.Env, namespace, only(namespace, "packageName != 'prometheus'"))
-	waitForConstraint(t, e, namespace, counts(1))
-	e.Remove(t, u)
-	for _, name := range []string{"prometheus", "consul"} {
-		waitForApproval(t, e, namespace, name, "Automatic", "")
-	}
-	if owner := e.Get(t, harness.Subscriptions, namespace,
-		"prometheus").GetAnnotations()["example.com/owner"]; owner != "shop" {
-		t.Errorf("another annotation of the Subscription is %q, want it left alone", owner)
-	}
-}
-
-// namespaceLeftOut: Constraints hold no plan where no webhook judges. OLM does nothing here without an OperatorGroup.
-func namespaceLeftOut(t *testing.T, e *harness.OLMEnv) {
-	namespace := e.NewNamespace(t)
-	e.EnsureNamespace(t, leftOut, true)
-	for _, in := range []string{namespace, leftOut} {
-		e.Subscribe(t, in, "consul", "", "Automatic")
-	}
-	e.Sync(t)
-	constrain(t, e.Env, constraintOf(namespace, "!(namespaceObject.metadata.name in ['"+namespace+"', '"+leftOut+
-		"']) || "+isCertified, ""))
-	waitForApproval(t, e, namespace, "consul", "Manual", "Automatic")
-	// what was to be done when the Constraint came is done when this waits
-	e.Subscribe(t, namespace, "vault", "", "Automatic")
-	waitForApproval(t, e, namespace, "vault", "Manual", "Automatic")
-	waitForApproval(t, e, leftOut, "consul", "Automatic", "")
-	if got := e.Subscribe(t, leftOut, "vault", "", "Automatic"); got != "Automatic" {
-		t.Errorf("a new Subscription there is %s, want it left alone", got)
-	}
-}
-
-// statusRests wants statuses not to be written for nothing: others come and are evaluated, and one that they say
-// nothing about stays as it is. What the tests before this one installed may still come and go, which is something:
-// then it is tried again.
-func statusRests(t *testing.T, e *harness.OLMEnv) {
-	namespace := e.NewNamespace(t)
-	constrain(t, e.Env, constraintOf(namespace, only(namespace, isCertified), ""))
-	for attempt, pkg := range []string{"consul", "vault", "prometheus"} {
-		before := waitForConstraint(t, e, namespace, counts(0))
-		for n := range 3 {
-			name := fmt.Sprintf("%s-%d-%d", namespace, attempt, n)
-			constrain(t, e.Env, constraintOf(name, only(name, "false"), ""))
-			waitForConstraint(t, e, name, counts(0))
-		}
-		e.Subscribe(t, namespace, pkg, "", "Manual") // in a namespace where OLM does nothing
-		e.Sync(t)
-		now := waitForConstraint(t, e, namespace, counts(0))
-		if now.ResourceVersion == before.ResourceVersion {
-			return
-		}
-		t.Logf("its status was written again:\n%+v\nand was\n%+v", now.Status, before.Status)
-	}
-	t.Error("it was written again each time")
 }

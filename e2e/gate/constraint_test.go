@@ -2,9 +2,7 @@ package gate
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -24,12 +22,7 @@ import (
 
 const (
 	certified1 = "consuloperator.v1.0.0"
-	prometheus = "prometheusoperator.v0.47.0"
-	vault1     = "vaultoperator.v1.0.0"
 	trainer1   = "traineroperator.v1.0.0"
-
-	// leftOut is a namespace that a flag of Opgate names as left out by the webhook configurations.
-	leftOut = "sandbox"
 
 	superuser1  = "superuseroperator.v1.0.0"
 	superimage1 = "superimageoperator.v1.0.0"
@@ -38,15 +31,14 @@ const (
 
 // TestConstraintsOLM has Constraints judge what a real OLM makes of Subscriptions, and shows its resolver what the
 // cluster offers. All tests run at the same time on one cluster, so the rules of each are about a namespace of its own.
-// The long form has what differs in what OLM does, and not in what is judged.
 func TestConstraintsOLM(t *testing.T) {
 	t.Parallel()
 	e := harness.VacantOLM(t, constraintPackages())
 	if err := e.TellOpenShift(t.Context(), harness.OpenShiftVersion); err != nil {
 		t.Fatal(err)
 	}
-	e.StartGate(t, cluster.GateOptions{Loop: true, Args: []string{"--excluded-namespace=" + leftOut}})
-	tests := map[string]func(*testing.T, *harness.OLMEnv){
+	e.StartGate(t, cluster.GateOptions{Loop: true})
+	e.Together(t, map[string]func(*testing.T, *harness.OLMEnv){
 		"a violating operator is never installed":             violatingWaits,
 		"a satisfying operator is installed":                  satisfyingInstalls,
 		"an operator that wants to be cluster-admin":          clusterAdmin,
@@ -55,22 +47,7 @@ func TestConstraintsOLM(t *testing.T) {
 		"a Subscription is warned of what its plan will hold": warnedSubscription,
 		"operators for another cluster are held":              otherCluster,
 		"a property of the cluster makes a bundle resolve":    virtualOperator,
-	}
-	if *harness.Long {
-		maps.Copy(tests, map[string]func(*testing.T, *harness.OLMEnv){
-			"a Constraint that goes lets pass what waits": deletedLetsPass,
-			"a violating dependency holds the plan":       violatingDependency,
-			"Subscriptions that were there before":        subscribedBefore,
-			"a namespace that is left out":                namespaceLeftOut,
-			"a virtual operator among operators for all":  virtualOperatorGlobal,
-		})
-	}
-	e.Together(t, tests)
-	if *harness.Long {
-		t.Run("a status is written when it changes", func(t *testing.T) { statusRests(t, e) })
-		// Afterwards, since OLM copies what is installed for all namespaces into those of the other tests.
-		t.Run("permissions under an OperatorGroup for all namespaces", func(t *testing.T) { permissionsForAll(t, e) })
-	}
+	})
 	for _, r := range e.RefusalsOfOLM(t) {
 		// made from a Subscription that was switched at that moment
 		born := slices.Equal(r.Rules, []string{"plan/born-approved"})
@@ -223,29 +200,6 @@ func waitForConstraint(
 		return nil
 	})
 	return c
-}
-
-// counts wants these numbers of installed operators, for a Constraint with one rule.
-func counts(violating int) func(*constraintv1.Constraint) error {
-	return func(c *constraintv1.Constraint) error {
-		switch ready := readyOf(c); {
-		case c.Status.EvaluatedGeneration != c.Generation || ready.Status != metav1.ConditionTrue ||
-			len(c.Status.Constraints) != 1:
-			return errors.New("it is not evaluated")
-		case c.Status.Violating != violating || c.Status.Constraints[0].Violating != violating:
-			return fmt.Errorf("want %d violating", violating)
-		}
-		return nil
-	}
-}
-
-func readyOf(c *constraintv1.Constraint) metav1.Condition {
-	for _, condition := range c.Status.Conditions {
-		if condition.Type == constraintv1.ConditionReady {
-			return condition
-		}
-	}
-	return metav1.Condition{}
 }
 
 // csvsNamed lists the namespaces that have a ClusterServiceVersion of a name.

@@ -197,34 +197,3 @@ func tamper(t *testing.T, e *harness.OLMEnv, virtual *unstructured.Unstructured)
 		return nil
 	})
 }
-
-// virtualOperatorGlobal has one in a namespace whose operators are for all namespaces: OLM calls it failed, reads it
-// and copies it nowhere.
-func virtualOperatorGlobal(t *testing.T, e *harness.OLMEnv) {
-	namespace, without := e.NewNamespace(t), e.NewNamespace(t)
-	e.Apply(t, harness.Object(
-		`{apiVersion: operators.coreos.com/v1, kind: OperatorGroup, metadata: {name: all, namespace: %s}, spec: {}}`,
-		namespace))
-	for _, name := range []string{namespace, without} {
-		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "label", "namespace", name, "gpu="+namespace)
-	}
-	e.Subscribe(t, namespace, "trainer", "", "Manual")
-	waitForUnresolved(t, e, namespace, "trainer")
-	since := time.Now()
-	constrain(t, e.Env, gpuConstraint(namespace, 80))
-	e.WaitForPlan(t, namespace, trainer1)
-	t.Logf("there is a plan %s after the cluster offered what it needs", time.Since(since).Round(100*time.Millisecond))
-	virtual := virtualOperatorIn(namespace, namespace)
-	waitForVirtualOperator(t, e, virtual, func(u *unstructured.Unstructured) error {
-		phase, _, _ := unstructured.NestedString(u.Object, "status", "phase")
-		reason, _, _ := unstructured.NestedString(u.Object, "status", "reason")
-		if phase != "Failed" || reason != "UnsupportedOperatorGroup" {
-			return fmt.Errorf("its phase is %s, because of %s", phase, reason)
-		}
-		return nil
-	})
-	// The other namespace has the label, and no Subscription.
-	if in := csvsNamed(t, e.Env, virtual.GetName()); !slices.Equal(in, []string{namespace}) {
-		t.Errorf("it is in namespaces %v, want it in %s alone", in, namespace)
-	}
-}

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -40,20 +39,12 @@ func TestOLM(t *testing.T) {
 
 	// Each in a namespace of its own, and as many at once as go test allows, since most of the time OLM is waiting.
 	t.Run("scenario", func(t *testing.T) {
-		tests := map[string]func(*testing.T, *harness.OLMEnv){
+		for name, test := range map[string]func(*testing.T, *harness.OLMEnv){
 			"an upgrade is held until the policy lists it":     upgradeIsHeld,
 			"upgradeApproval None allows the first only":       upgradeApprovalNone,
 			"a dependency is judged by its own policy":         dependencyIsJudged,
-			"an override reaches dependencies that are images": overrideReachesDependencyImage,
-		}
-		if *harness.Long {
-			maps.Copy(tests, map[string]func(*testing.T, *harness.OLMEnv){
-				"a dependency that is an image is judged as well": dependencyImageIsJudged,
-				"an override reaches the dependencies":            overrideReachesDependency,
-				"an operator without a policy is left alone":      ungovernedIsLeftAlone,
-			})
-		}
-		for name, test := range tests {
+			"an override reaches dependencies that are images": overrideReachesDependency,
+		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				test(t, full)
@@ -103,29 +94,6 @@ func upgradeApprovalNone(t *testing.T, e *harness.OLMEnv) {
 		"(bundle/upgrade)")
 }
 
-// dependencyIsJudged subscribes to an operator that no policy is about, and that needs one which a policy pins. The
-// package is read from the properties in the plan: nothing else could tell, as no Subscription names the dependency
-// yet.
-func dependencyIsJudged(t *testing.T, e *harness.OLMEnv) {
-	judgeDependency(t, e, "vault", "vaultoperator.v1.0.0", "etcd", "etcdoperator.v0.9.2", "etcdoperator.v0.9.4")
-}
-
-// dependencyImageIsJudged is for bundles that are images. OLM writes other plans for these: the properties stand apart,
-// and the Subscription to the dependency comes first.
-func dependencyImageIsJudged(t *testing.T, e *harness.OLMEnv) {
-	judgeDependency(t, e, "storefront", "storefrontoperator.v2.0.0", "redis", "redisoperator.v1.0.0",
-		"redisoperator.v1.1.0")
-}
-
-func overrideReachesDependency(t *testing.T, e *harness.OLMEnv) {
-	overrideDependency(t, e, "vault", "vaultoperator.v1.0.0", "etcd", "etcdoperator.v0.9.2", "etcdoperator.v0.9.4")
-}
-
-func overrideReachesDependencyImage(t *testing.T, e *harness.OLMEnv) {
-	overrideDependency(t, e, "storefront", "storefrontoperator.v2.0.0", "redis", "redisoperator.v1.0.0",
-		"redisoperator.v1.1.0")
-}
-
 // pinDependency pins a package and subscribes to an operator that requires it, in a namespace of its own. It returns
 // the policy and the plan, in which OLM has the newest version of the dependency, that waits.
 func pinDependency(
@@ -143,28 +111,12 @@ func pinDependency(
 	return p, both
 }
 
-// overrideDependency breaks the glass for a plan with a dependency that is not allowed. OLM then writes a Subscription
-// that starts at the forbidden version; it is a step of the plan that was overridden, and passes with it.
-func overrideDependency(t *testing.T, e *harness.OLMEnv, operator, operatorCSV, dependency, allowed, newest string) {
-	t.Helper()
-	_, both := pinDependency(t, e, operator, operatorCSV, dependency, allowed, newest)
-	namespace := both.GetNamespace()
-	e.WantApprovalRefused(t, cluster.Admin, both, newest, "(bundle/version)")
-	e.Patch(t, cluster.Admin, both,
-		`{"metadata":{"annotations":{"opgate.io/override-reason":"ticket 77"}},"spec":{"approved":true}}`)
-	e.WaitForCSV(t, namespace, newest)
-	e.WaitForCSV(t, namespace, operatorCSV)
-	e.Eventually(t, "see the plan complete", func(context.Context) error {
-		if phase, _, _ := unstructured.NestedString(e.Stored(t, both).Object, "status", "phase"); phase != "Complete" {
-			return fmt.Errorf("its phase is %s", phase)
-		}
-		return nil
-	})
-}
-
-func judgeDependency(t *testing.T, e *harness.OLMEnv, operator, operatorCSV, dependency, allowed, newest string) {
-	t.Helper()
-	p, both := pinDependency(t, e, operator, operatorCSV, dependency, allowed, newest)
+// dependencyIsJudged subscribes to an operator that no policy is about, and that needs one which a policy pins. The
+// package is read from the properties in the plan: nothing else could tell, as no Subscription names the dependency
+// yet.
+func dependencyIsJudged(t *testing.T, e *harness.OLMEnv) {
+	const operatorCSV, newest = "vaultoperator.v1.0.0", "etcdoperator.v0.9.4"
+	p, both := pinDependency(t, e, "vault", operatorCSV, "etcd", "etcdoperator.v0.9.2", newest)
 	namespace := both.GetNamespace()
 	for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {
 		refusal := e.WantApprovalRefused(t, user, both, newest, "(bundle/version)")
@@ -189,6 +141,26 @@ func judgeDependency(t *testing.T, e *harness.OLMEnv, operator, operatorCSV, dep
 			t.Errorf("installPlanApproval of %s is %q, want Manual", s.GetName(), approval)
 		}
 	}
+}
+
+// overrideReachesDependency breaks the glass for a plan with a dependency that is not allowed. Both bundles are images:
+// OLM writes other plans for these, and the Subscription to the dependency comes first. It starts at the forbidden
+// version, is a step of the plan that was overridden, and passes with it.
+func overrideReachesDependency(t *testing.T, e *harness.OLMEnv) {
+	const operatorCSV, newest = "storefrontoperator.v2.0.0", "redisoperator.v1.1.0"
+	_, both := pinDependency(t, e, "storefront", operatorCSV, "redis", "redisoperator.v1.0.0", newest)
+	namespace := both.GetNamespace()
+	e.WantApprovalRefused(t, cluster.Admin, both, newest, "(bundle/version)")
+	e.Patch(t, cluster.Admin, both,
+		`{"metadata":{"annotations":{"opgate.io/override-reason":"ticket 77"}},"spec":{"approved":true}}`)
+	e.WaitForCSV(t, namespace, newest)
+	e.WaitForCSV(t, namespace, operatorCSV)
+	e.Eventually(t, "see the plan complete", func(context.Context) error {
+		if phase, _, _ := unstructured.NestedString(e.Stored(t, both).Object, "status", "phase"); phase != "Complete" {
+			return fmt.Errorf("its phase is %s", phase)
+		}
+		return nil
+	})
 }
 
 // bornApprovedHeals is about the Subscription that bypassed the webhook. OLM tries to create its plan as approved. The
@@ -249,17 +221,6 @@ func wantRefusalInSubscription(t *testing.T, e *harness.OLMEnv) {
 		}
 		return nil
 	})
-}
-
-// ungovernedIsLeftAlone installs and upgrades without an approval.
-func ungovernedIsLeftAlone(t *testing.T, e *harness.OLMEnv) {
-	namespace := e.NewNamespace(t)
-	e.OperatorGroup(t, namespace)
-	if approval := e.Subscribe(t, namespace, "prometheus", "prometheusoperator.v0.46.0",
-		"Automatic"); approval != "Automatic" {
-		t.Errorf("installPlanApproval is %q, want Automatic as written", approval)
-	}
-	e.WaitForCSV(t, namespace, "prometheusoperator.v0.47.0")
 }
 
 // wantPhaseRefused tries to start a plan past its approval. What is said begins with who refuses it: the webhook or the

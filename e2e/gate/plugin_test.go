@@ -1,11 +1,8 @@
 package gate
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
 	"os"
-	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -89,24 +86,6 @@ func TestPlugin(t *testing.T) {
 
 	harness.WantTexts(t, opgate(t, e, "", 0, "pending", "-n", namespace, "-o", "wide").Stdout,
 		plans["forbidden"].Reasons[0].Message)
-	var fromYAML listedPlans
-	if err := yaml.Unmarshal([]byte(opgate(t, e, "", 0, "pending", "-n", namespace, "-o", "yaml").Stdout),
-		&fromYAML); err != nil {
-		t.Fatal(err)
-	}
-	if len(fromYAML.Items) != 2 || !reflect.DeepEqual(fromYAML.Items[1], plans["forbidden"]) {
-		t.Errorf("in YAML: %+v", fromYAML)
-	}
-
-	// As with kubectl get: paths, names and labels.
-	for format, want := range map[string]string{
-		`jsonpath={.items[?(@.decision=="Deny")].name}`: "forbidden",
-		"name": "installplan.operators.coreos.com/allowed\ninstallplan.operators.coreos.com/forbidden\n",
-	} {
-		if got := opgate(t, e, "", 0, "pending", "-n", namespace, "-o", format).Stdout; got != want {
-			t.Errorf("-o %s: got %q, want %q", format, got, want)
-		}
-	}
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "label", "installplan", "allowed", "-n", namespace, "team=a")
 	if got := opgate(t, e, "", 0, "pending", "-n", namespace, "-l", "team=a", "-o",
 		"jsonpath={.items[*].name}").Stdout; got != "allowed" {
@@ -186,52 +165,6 @@ func TestPluginDocument(t *testing.T) {
 			t.Errorf("%s%s prints\n%s\nthe document shows\n%s", m[1], m[2], got.Stdout, m[3])
 		}
 	}
-}
-
-// TestPluginResolvesTemplates judges by a policy whose versions are looked up.
-func TestPluginResolvesTemplates(t *testing.T) {
-	e := harness.Shared(t)
-	namespace := e.NewNamespace(t)
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "configmap", namespace, "-n", "policies",
-		"--from-literal=etcd="+harness.AllowedCSV)
-	t.Cleanup(func() {
-		// only tidies up
-		_, _ = e.Kubectl(context.WithoutCancel(t.Context()), cluster.Admin, "", "delete", "configmap", namespace, "-n",
-			"policies")
-	})
-	policy := harness.OperatorPolicy(namespace)
-	policy.Object["spec"].(map[string]any)["versions"] = []any{`{{ fromConfigMap "policies" "` + namespace +
-		`" "etcd" }}`}
-	e.Put(t, policy)
-	e.Put(t, harness.InstallPlan(namespace, "allowed", harness.AllowedVersion))
-	e.Put(t, harness.InstallPlan(namespace, "forbidden", harness.ForbiddenVersion))
-	plans := pendingJSON(t, e, "", "-n", namespace)
-	if plans["allowed"].Decision != "Allow" || plans["forbidden"].Decision != "Deny" {
-		t.Errorf("got %+v", plans)
-	}
-}
-
-// TestPluginJudgesByContents asks about a change that a policy holds, which is read from the contents of the plan.
-func TestPluginJudgesByContents(t *testing.T) {
-	e := harness.Shared(t)
-	namespace, plan := reviewedPlan(t, e)
-	approve := []string{"patch", "installplan", plan, "-n", namespace, "--type=merge", "--patch",
-		`{"spec":{"approved":true}}`}
-	var refused string
-	harness.Eventually(t, "have the change reviewed", func(ctx context.Context) error {
-		result, err := e.Kubectl(ctx, cluster.Admin, "", approve...)
-		if err == nil && !strings.Contains(result.Stderr, "(bundle/consent)") {
-			err = fmt.Errorf("kubectl wrote %q", result.Stderr)
-		}
-		refused = result.Stderr
-		return err
-	})
-	got := pendingJSON(t, e, "", "-n", namespace)[plan]
-	if len(got.Reasons) == 0 || !strings.Contains(refused, got.Reasons[0].Message) {
-		t.Errorf("the plugin says %+v, the gate %q", got, refused)
-	}
-	harness.WantTexts(t, opgate(t, e, "", 1, "why", "installplan", namespace+"/"+plan).Stdout,
-		"to spec.consent.accepted", "--type=json")
 }
 
 // TestPluginCompletes asks kubectl for completions, which it gets from kubectl_complete-opgate: plugin.TestCompletes

@@ -222,6 +222,24 @@ func TestStaticPolicies(t *testing.T) {
 		harness.Kubectl(t, e.Cluster, cluster.Admin, "", masters(cluster.OpgateUserName, "create", "configmap", kept.Catalogs)...)
 		harness.Kubectl(t, e.Cluster, cluster.Admin, "", masters(harness.Maintainer, "delete", "configmap", kept.Catalogs)...)
 	})
+	t.Run("G40: no other server answers for Opgate's kinds", func(t *testing.T) {
+		service := []string{"--type=merge", "--dry-run=server", "-p", `{"metadata":{"labels":{"kube-aggregator.kubernetes.io/automanaged":null}},` +
+			`"spec":{"service":{"namespace":"a","name":"b"},"insecureSkipTLSVerify":true}}`}
+		for _, name := range []string{"v1beta2.policy.open-cluster-management.io", "v1.operators.coreos.com", "v1.admissionregistration.k8s.io",
+			"v1.authorization.k8s.io", "v1."} {
+			harness.WantRefused(t, e.Cluster, cluster.Admin, "", append([]string{"patch", "apiservice", name}, service...),
+				name+" is kept by files of the control plane: it may not name a Service")
+		}
+		create := func(group string) (string, []string) {
+			return `{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v9.` + group + `"},"spec":{"group":"` + group +
+					`","version":"v9","service":{"namespace":"a","name":"b"},"insecureSkipTLSVerify":true,"groupPriorityMinimum":1,"versionPriority":1}}`,
+				[]string{"create", "--dry-run=server", "-f", "-"}
+		}
+		object, args := create("operators.coreos.com")
+		harness.WantRefused(t, e.Cluster, cluster.Admin, object, args, "v9.operators.coreos.com is kept by files of the control plane")
+		object, args = create("metrics.k8s.io")
+		harness.Kubectl(t, e.Cluster, cluster.Admin, object, args...)
+	})
 	t.Run("the rules hold from the files", func(t *testing.T) {
 		harness.WantRefused(t, e.Cluster, cluster.Admin, "",
 			[]string{"patch", "installplan", "-n", namespace, waiting.GetName(), "--type=merge", "-p",

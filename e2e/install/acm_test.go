@@ -170,15 +170,7 @@ func TestACM(t *testing.T) {
 				"(bundle/version)", "OperatorPolicy policies/"+namespace)
 		}
 	})
-	t.Run("it refuses a policy with a mistake", func(t *testing.T) {
-		wrong := policy.DeepCopy()
-		wrong.SetName("wrong")
-		harness.WithField(wrong, "not/a/package", "spec", "subscription", "name")
-		harness.WantRefused(t, s.Cluster, cluster.Admin, harness.AsJSON(t, wrong),
-			[]string{"create", "--dry-run=server", "-f", "-"}, "(operatorpolicy/field)", "spec.subscription.name")
-	})
 	t.Run("it says what is not available", func(t *testing.T) { s.wantVersion(t, "v1beta1", v1beta1Lacks) })
-	t.Run("it judges by the fields of an annotation", func(t *testing.T) { s.wantAnnotation(t) })
 	t.Run("status of another program does no harm", func(t *testing.T) {
 		s.Admin(t, "patch", "operatorpolicies.v1beta1.policy.open-cluster-management.io", "-n", cluster.PolicyNamespace,
 			namespace, "--subresource=status", "--type=merge",
@@ -218,66 +210,6 @@ func TestACM(t *testing.T) {
 		"jsonpath={.items[*].status.containerStatuses[*].restartCount}"); strings.Trim(restarts, "0 ") != "" {
 		t.Errorf("containers restarted %s times", restarts)
 	}
-}
-
-// wantAnnotation wants fields that the definition of the add-on does not have to be validated and enforced from the
-// annotation, also after an edit, and not after it is removed.
-func (s *Site) wantAnnotation(t *testing.T) {
-	t.Helper()
-	namespace := s.NewNamespace(t)
-	policy := harness.OperatorPolicy(namespace)
-	policy.SetAPIVersion("policy.open-cluster-management.io/v1beta1")
-	unstructured.RemoveNestedField(policy.Object, "spec", "versions")
-	put := func(annotation string) {
-		t.Helper()
-		policy.SetAnnotations(map[string]string{"opgate.io/conversion": annotation})
-		harness.Eventually(t, "a policy with "+annotation+" is stored", func(ctx context.Context) error {
-			result, err := s.Kubectl(ctx, cluster.Admin, harness.AsJSON(t, policy), "apply", "-f", "-")
-			if err != nil || result.ExitCode != 0 {
-				return fmt.Errorf("%s (%w)", result.Stderr, err)
-			}
-			return nil
-		})
-	}
-	for annotation, says := range map[string]string{
-		`{"versionRange":"0.9"}`:                  "spec.versionRange",
-		`{"consent":{"require":["permissions"]}}`: `unknown field "spec.consent.require"`,
-		`{"consent":{"permissions":"Sometimes"}}`: "spec.consent.permissions",
-		`{"versionsRange":">=0.9.0"}`:             "metadata.annotations[opgate.io/conversion]",
-		`{"deletion":"Never"}`:                    "spec.deletion",
-	} {
-		wrong := policy.DeepCopy()
-		wrong.SetAnnotations(map[string]string{"opgate.io/conversion": annotation})
-		harness.WantRefused(t, s.Cluster, cluster.Admin, harness.AsJSON(t, wrong),
-			[]string{"create", "--dry-run=server", "-f", "-"}, says)
-	}
-	put(`{"versionRange":">=0.9.0 <0.9.4"}`)
-	if _, err := s.Create(t.Context(), harness.InstallPlan(namespace, "later", harness.ForbiddenVersion)); err != nil {
-		t.Fatal(err)
-	}
-	approve := []string{"patch", "installplan", "-n", namespace, "later", "--type=merge", "--patch",
-		`{"spec":{"approved":true}}`, "--dry-run=server"}
-	refused := func(says string) {
-		t.Helper()
-		harness.Eventually(t, "the approval is refused with "+says, func(ctx context.Context) error {
-			result, err := s.Kubectl(ctx, cluster.Admin, "", approve...)
-			if err != nil || result.ExitCode == 0 || !strings.Contains(result.Stderr, says) {
-				return fmt.Errorf("exit code %d: %s (%w)", result.ExitCode, result.Stderr, err)
-			}
-			return nil
-		})
-	}
-	refused("(bundle/version-range)")
-	put(`{"approvalWindows":[{"cron":"0 22 29 2 *","duration":"1m"}]}`)
-	refused("(bundle/approval-window)")
-	put(`{}`)
-	harness.Eventually(t, "the approval is admitted", func(ctx context.Context) error {
-		result, err := s.Kubectl(ctx, cluster.Admin, "", approve...)
-		if err != nil || result.ExitCode != 0 {
-			return fmt.Errorf("%s (%w)", result.Stderr, err)
-		}
-		return nil
-	})
 }
 
 // wantVersion wants every pod to be ready, to read policies in a version, and to say what that means.

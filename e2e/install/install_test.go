@@ -27,7 +27,6 @@ func TestInstall(t *testing.T) {
 	s := Start(t)
 
 	t.Run("A1: the chart finds OLM", s.findsOLM)
-	t.Run("the chart finds the TLS profile", s.findsTLSProfile)
 	t.Run("nothing is locked before a replica has been ready", func(t *testing.T) {
 		s.RunHelm(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--set",
 			Quick()+",image.registry="+missingRegistry)
@@ -75,6 +74,7 @@ func TestInstall(t *testing.T) {
 		s.wantAnotherSigner(t, before)
 		s.WantGate(t, namespace)
 	})
+	t.Run("a CA whose key leaked is not trusted any more", func(t *testing.T) { s.distrust(t, namespace) })
 	t.Run("rotations, restarts and an upgrade are not noticed", func(t *testing.T) { s.undisturbed(t, namespace) })
 	// After the upgrade: who sets a field back owns it, and helm would ask for --force-conflicts to change it.
 	t.Run("fields of webhooks are set back", s.setsFieldsBack)
@@ -89,6 +89,27 @@ func TestInstall(t *testing.T) {
 	t.Run("helm uninstall", func(t *testing.T) { s.uninstalls(t) })
 	s.startCertManager(t)
 	t.Run("kubectl and cert-manager", func(t *testing.T) { s.byKubectl(t) })
+}
+
+// distrust makes the new CA all that is trusted, by the commands of docs/certificates.md.
+func (s *Site) distrust(t *testing.T, namespace string) {
+	before := s.signer(t)
+	s.Admin(t, "annotate", "secret", "-n", cluster.OpgateNamespace, caSecret, "opgate.io/rotate-ca=leaked", "--overwrite")
+	signer, err := base64.StdEncoding.DecodeString(s.wantAnotherSigner(t, before))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Admin(t, "patch", "secret", "-n", cluster.OpgateNamespace, caSecret, "--type=json", "-p",
+		`[{"op":"copy","from":"/data/tls.crt","path":"/data/ca.crt"}]`)
+	harness.Eventually(t, "the new CA is all that is trusted", func(context.Context) error {
+		for _, bundle := range s.caBundles(t) {
+			if !bytes.Equal(bundle, signer) {
+				return fmt.Errorf("one is\n%s", bundle)
+			}
+		}
+		return nil
+	})
+	s.WantGate(t, namespace)
 }
 
 // overwrite damages what the pods have filled in.

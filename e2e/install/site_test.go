@@ -2,6 +2,7 @@ package install
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,11 +10,30 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
 	"github.com/opgate/opgate/e2e/internal/rights"
 	"github.com/opgate/opgate/e2e/internal/speed"
+)
+
+const caSecret = "opgate-ca"
+
+var (
+	mutatingResource = schema.GroupVersionResource{
+		Group:    "admissionregistration.k8s.io",
+		Version:  "v1",
+		Resource: "mutatingwebhookconfigurations",
+	}
+
+	// registrations are the names of the objects by which the API server calls Opgate.
+	registrations = map[schema.GroupVersionResource]string{
+		mutatingResource:           "opgate",
+		harness.ValidatingResource: "opgate",
+		harness.DefinitionResource: "operatorpolicies.policy.open-cluster-management.io",
+	}
 )
 
 // patiently has pods end as they do by default: those that wait less for the API server to know, and to let go of its
@@ -89,4 +109,24 @@ func (s *Site) caBundles(t *testing.T) [][]byte {
 		all = append(all, bundles(u)...)
 	}
 	return all
+}
+
+// bundles are the caBundles of an object, decoded.
+func bundles(u *unstructured.Unstructured) [][]byte {
+	var configs []any
+	if webhooks, found, _ := unstructured.NestedSlice(u.Object, "webhooks"); found {
+		for _, w := range webhooks {
+			configs = append(configs, w.(map[string]any)["clientConfig"])
+		}
+	} else {
+		config, _, _ := unstructured.NestedMap(u.Object, "spec", "conversion", "webhook", "clientConfig")
+		configs = append(configs, config)
+	}
+	var out [][]byte
+	for _, c := range configs {
+		text, _ := c.(map[string]any)["caBundle"].(string)
+		bundle, _ := base64.StdEncoding.DecodeString(text)
+		out = append(out, bundle)
+	}
+	return out
 }

@@ -61,14 +61,6 @@ func setCondition(t *testing.T, e *harness.OLMEnv, namespace, list, status strin
 		"--type=merge", "--patch", string(patch))
 }
 
-// upgradeOverruled has an admin set aside what the operator states, as OLM's manual describes it.
-func upgradeOverruled(t *testing.T, e *harness.OLMEnv) {
-	p, upgrade := busyOperator(t, e)
-	setCondition(t, e, upgrade.GetNamespace(), "overrides", "True")
-	e.WaitForCSV(t, upgrade.GetNamespace(), harness.Etcd4)
-	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))
-}
-
 // upgradeForced has an admin approve the plan by break-glass. OLM parks the new version, and the status names the one
 // that runs.
 func upgradeForced(t *testing.T, e *harness.OLMEnv) {

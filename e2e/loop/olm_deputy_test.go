@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -12,12 +13,40 @@ import (
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/e2e/olm"
 	"github.com/opgate/opgate/internal/metakey"
 	opgateolm "github.com/opgate/opgate/olm"
 )
 
 // The subtests of this file make OLM do for a tenant what the tenant may not, by a field that the tenant writes
 // (docs/threats.md, what others do for a tenant). Each shows first that OLM does it where nothing is governed.
+
+// The operator that is governed, and its Subscription, as policies name it.
+const (
+	ledger  = "ledger"
+	ledger2 = "ledgeroperator.v0.9.2"
+)
+
+func ledgerPackage() olm.Package {
+	return olm.Package{Name: ledger, CSV: "ledgeroperator", Versions: []string{"0.9.2", "0.9.4"}, Owns: "Ledger"}
+}
+
+// letTenantManage grants the tenant all rights to what OLM reads in a namespace.
+func letTenantManage(t *testing.T, e *harness.OLMEnv, namespace string) {
+	t.Helper()
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "role", "-n", namespace, "operators", "--verb=*",
+		"--resource=subscriptions.operators.coreos.com,clusterserviceversions.operators.coreos.com,"+
+			"operatorgroups.operators.coreos.com,configmaps")
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "rolebinding", "-n", namespace, "operators",
+		"--role=operators", "--user="+string(cluster.Tenant))
+	e.Eventually(t, "create a ConfigMap", func(ctx context.Context) error {
+		got, err := e.Kubectl(ctx, cluster.Tenant, "", "create", "configmap", "owner", "-n", namespace)
+		if err == nil && got.ExitCode != 0 {
+			err = fmt.Errorf("%s", got.Stderr)
+		}
+		return err
+	})
+}
 
 const proxyImage = "sidecar.istio.io/proxyImage"
 
@@ -39,6 +68,7 @@ func deputies(t *testing.T, e *harness.OLMEnv) {
 	e.Sync(t)
 	t.Run("V2 annotations reach pods", func(t *testing.T) { attackV2(t, e, governed, free) })
 	t.Run("V3 another package replaces it", func(t *testing.T) { attackV3(t, e, governed, free) })
+	t.Run("O82 the image of a catalog", func(t *testing.T) { attackO82(t, e) })
 }
 
 // attackV2 annotates an installed ClusterServiceVersion: OLM copies that into the pods (attacks-3, v2).
@@ -98,4 +128,44 @@ spec:
 	e.CreateAs(t, cluster.Tenant, foo(free))
 	e.WaitForGone(t, opgateolm.ClusterServiceVersions, free, ledger2)
 	e.WaitForCSV(t, governed, ledger2)
+}
+
+// attackO82 annotates a CatalogSource whose image a Constraint allows: OLM replaces the image (threat O82).
+func attackO82(t *testing.T, e *harness.OLMEnv) {
+	governed, free := e.NewNamespace(t), e.NewNamespace(t)
+	e.Put(t, harness.Object(`
+apiVersion: operators.coreos.com/v1
+kind: Constraint
+metadata: {name: %[1]s}
+spec:
+  rules:
+  - target: catalogSource
+    expression: "namespaceObject.metadata.name != '%[1]s' || source.registry == 'registry.example'"
+    message: images of registry.example
+`, governed))
+	e.Sync(t)
+	const template = "/x:v{kube_major_version}.{kube_minor_version}"
+	catalog := func(namespace, registry string) *unstructured.Unstructured {
+		u := harness.Object(`
+apiVersion: operators.coreos.com/v1alpha1
+kind: CatalogSource
+metadata: {name: o82, namespace: %s}
+spec: {sourceType: grpc, image: registry.example/x:v1}
+`, namespace)
+		u.SetAnnotations(map[string]string{metakey.ImageTemplate: registry + template})
+		return u
+	}
+	e.Put(t, catalog(free, "evil.example"))
+	e.Eventually(t, "OLM replaces the image of a catalog", func(context.Context) error {
+		image, _, err := unstructured.NestedString(e.Stored(t, catalog(free, "")).Object, "spec", "image")
+		if err == nil && !strings.HasPrefix(image, "evil.example/x:v1.") {
+			err = fmt.Errorf("it is %s", image)
+		}
+		return err
+	})
+	harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, catalog(governed, "evil.example")), []string{"create", "-f", "-"},
+		"with the image of annotation "+metakey.ImageTemplate, "(catalogsource/constraint)")
+	e.Put(t, catalog(governed, "registry.example"))
+	harness.WantRefused(t, e.Cluster, cluster.Admin, "", []string{"annotate", "catalogsource", "o82", "-n", governed, "--overwrite",
+		metakey.ImageTemplate + "=evil.example" + template}, "(catalogsource/constraint)")
 }

@@ -56,35 +56,6 @@ func slippedHeals(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured)
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))
 }
 
-// unhealthyCatalog stops a catalog of its own.
-func unhealthyCatalog(t *testing.T, e *harness.OLMEnv) {
-	const catalog = "spare-catalog"
-	server, err := e.OLM.AddCatalog(t.Context(), catalog, olm.Package{
-		Name:     "consul",
-		CSV:      "consuloperator",
-		Versions: []string{"1.0.0"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	namespace := e.NewNamespace(t)
-	p := harness.WithField(harness.GroupedPolicy(namespace, "consul"), catalog, "spec", "subscription", "source")
-	e.Apply(t, p)
-	waitForPolicy(t, e, p, is(compliant), has("consuloperator.v1.0.0"),
-		wantCondition("CatalogSourcesUnhealthy=False CatalogSourcesFound"))
-	if err := server.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	waitForPolicy(t, e, p, is(compliant), has("consuloperator.v1.0.0"),
-		wantCondition("CatalogSourcesUnhealthy=False CatalogSourcesFoundUnhealthy"))
-	e.Edit(t, p, `{"spec":{"complianceConfig":{"catalogSourceUnhealthy":"NonCompliant"}}}`)
-	waitForPolicy(t, e, p, is(nonCompliant), wantCondition("CatalogSourcesUnhealthy=True CatalogSourcesFoundUnhealthy"))
-	if err := server.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	waitForPolicy(t, e, p, is(compliant), wantCondition("CatalogSourcesUnhealthy=False CatalogSourcesFound"))
-}
-
 // brokenCatalog deletes the catalog that keeps OLM from resolving a namespace, as the status advises. OLM has given up
 // by then.
 func brokenCatalog(t *testing.T, e *harness.OLMEnv) {
@@ -184,23 +155,6 @@ func linkLost(t *testing.T, e *harness.OLMEnv, complianceType string) {
 	if after := e.Get(t, harness.ClusterServiceVersions, namespace, harness.Etcd2).GetUID(); after != before {
 		t.Errorf("the ClusterServiceVersion was made anew: %s, before %s", after, before)
 	}
-}
-
-// withoutPackageServer leaves no server of packages, which a complete policy does not need.
-func withoutPackageServer(t *testing.T, e *harness.OLMEnv) {
-	server := e.OLM.PackageServer()
-	if err := server.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := server.Start(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}()
-	namespace := e.NewNamespace(t)
-	p := harness.GroupedPolicy(namespace, "etcd", harness.Etcd4)
-	e.Apply(t, p)
-	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))
 }
 
 // opgateAway stops Opgate while OLM continues, first with webhooks whose calls fail, and then without any. The catalog

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -74,20 +73,8 @@ func startLoopOLM(
 func loopPackages() []olm.Package {
 	return append(olm.Packages(),
 		olm.Package{
-			Name:     "strimzi-kafka-operator",
-			CSV:      "strimzi-cluster-operator",
-			Versions: []string{"0.35.0", "0.35.1"},
-		},
-		olm.Package{Name: "jaeger", CSV: "jaeger-operator", Versions: []string{"1.0.0", "1.1.0"}},
-		olm.Package{
 			Name: "consul", CSV: "consuloperator", Versions: []string{"1.0.0", "1.1.0"},
 			Channels: map[string][]string{olm.Channel: {"1.0.0", "1.1.0"}, "without-upgrade": {"1.0.0"}},
-		},
-		olm.Package{Name: "scylla", CSV: "scyllaoperator", Versions: []string{"1.0.0"}, Owns: "Scylla"},
-		olm.Package{Name: "nats", CSV: "natsoperator", Versions: []string{"2.0.0"}},
-		olm.Package{
-			Name: "minio", CSV: "miniooperator", Versions: []string{"4.0.0"},
-			InstallModes: []operatorsv1alpha1.InstallModeType{operatorsv1alpha1.InstallModeTypeOwnNamespace},
 		},
 	)
 }
@@ -131,20 +118,6 @@ func wantCondition(condition string, texts ...string) want {
 			return nil
 		}
 		return fmt.Errorf("there is no condition %s", condition)
-	}
-}
-
-// relates wants a related object, such as "InstallPlan NonCompliant", of any name.
-func relates(kind string, state policyv1beta2.ComplianceState, reason string) want {
-	return func(op *policyv1beta2.OperatorPolicy) error {
-		var seen []string
-		for _, r := range op.Status.RelatedObjects {
-			if r.Object.Kind == kind && r.Compliant == state && r.Reason == reason {
-				return nil
-			}
-			seen = append(seen, fmt.Sprintf("%s %s %q", r.Object.Kind, r.Compliant, r.Reason))
-		}
-		return fmt.Errorf("there is no related object %s %s %q, but %v", kind, state, reason, seen)
 	}
 }
 

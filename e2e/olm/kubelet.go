@@ -93,37 +93,21 @@ func (k *kubelet) run(ctx context.Context, deployment *appsv1.Deployment) error 
 	if k.node || deployment.Status.ObservedGeneration == deployment.Generation {
 		return nil
 	}
-	deployment.Status = deploymentStatus(Outcome(deployment.Spec.Template.Annotations[outcomeAnnotation]),
-		*deployment.Spec.Replicas)
+	deployment.Status = deploymentStatus(*deployment.Spec.Replicas)
 	deployment.Status.ObservedGeneration = deployment.Generation
 	_, err := k.client.AppsV1().Deployments(deployment.Namespace).UpdateStatus(ctx, deployment, metav1.UpdateOptions{})
 	return err
 }
 
 // deploymentStatus is what the controller of Deployments writes.
-func deploymentStatus(outcome Outcome, replicas int32) appsv1.DeploymentStatus {
-	if outcome == Running {
-		return appsv1.DeploymentStatus{
-			Replicas: replicas, UpdatedReplicas: replicas, ReadyReplicas: replicas, AvailableReplicas: replicas,
-			Conditions: []appsv1.DeploymentCondition{{
-				Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Reason: "MinimumReplicasAvailable",
-			}, {
-				Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable",
-			}},
-		}
-	}
-	progressing := appsv1.DeploymentCondition{
-		Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "ReplicaSetUpdated",
-	}
-	if outcome == Failed {
-		progressing.Status, progressing.Reason = corev1.ConditionFalse, "ProgressDeadlineExceeded"
-	}
+func deploymentStatus(replicas int32) appsv1.DeploymentStatus {
 	return appsv1.DeploymentStatus{
-		Replicas: replicas, UpdatedReplicas: replicas, UnavailableReplicas: replicas,
+		Replicas: replicas, UpdatedReplicas: replicas, ReadyReplicas: replicas, AvailableReplicas: replicas,
 		Conditions: []appsv1.DeploymentCondition{{
-			Type: appsv1.DeploymentAvailable, Status: corev1.ConditionFalse, Reason: "MinimumReplicasUnavailable",
-			Message: "Deployment does not have minimum availability.",
-		}, progressing},
+			Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Reason: "MinimumReplicasAvailable",
+		}, {
+			Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable",
+		}},
 	}
 }
 

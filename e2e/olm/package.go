@@ -38,10 +38,6 @@ type Package struct {
 	Requires string
 	// Images is whether bundles are images, as nearly all are, or are inlined in the catalog itself.
 	Images bool
-	// SuggestedNamespace is where its author would install it. Default: no suggestion.
-	SuggestedNamespace string
-	// InstallModes are those that it supports. Default: all.
-	InstallModes []operatorsv1alpha1.InstallModeType
 	// Owns is the kind of its own resources, such as "Cassandra". Its definition is called such as
 	// cassandras.cassandra.example.com, after the kind and the package. Default: it has none.
 	Owns string
@@ -66,8 +62,6 @@ type Package struct {
 	Deprecated Deprecations
 	// Account is the ServiceAccount of the operator's pods. Default: that of the namespace, "default".
 	Account string
-	// Pods is the outcome of the operator's pods once it is installed. Default: Running.
-	Pods Outcome
 	// Bundles are the manifests of versions whose bundles were made elsewhere, by version and file name, in YAML.
 	// Default: none.
 	Bundles map[string]map[string][]byte
@@ -93,21 +87,6 @@ type Deprecations struct {
 	// Channels and Versions are about these.
 	Channels, Versions map[string]string
 }
-
-// Outcome is the result of the rollout of a Deployment.
-type Outcome string
-
-const (
-	// Running is that they are available at once.
-	Running Outcome = ""
-	// Stuck is that they never are: OLM waits, and fails after five minutes.
-	Stuck Outcome = "stuck"
-	// Failed is that they exceeded their progress deadline: OLM fails at once.
-	Failed Outcome = "failed"
-)
-
-// outcomeAnnotation is on the template of pods that do not simply run.
-const outcomeAnnotation = "e2e.opgate.io/outcome"
 
 // csvName is how the ClusterServiceVersion of a version is called, such as "etcdoperator.v0.9.2".
 func (p Package) csvName(version string) string { return p.CSV + ".v" + version }
@@ -183,7 +162,7 @@ func (p Package) clusterServiceVersion(release string) *operatorsv1alpha1.Cluste
 			DisplayName:    strings.ToUpper(p.Name[:1]) + p.Name[1:],
 			Version:        version.OperatorVersion{Version: semver.MustParse(release)},
 			MinKubeVersion: p.MinKubeVersion,
-			InstallModes:   p.installModes(),
+			InstallModes:   installModes(),
 
 			WebhookDefinitions: p.Webhooks,
 			InstallStrategy: operatorsv1alpha1.NamedInstallStrategy{
@@ -200,9 +179,6 @@ func (p Package) clusterServiceVersion(release string) *operatorsv1alpha1.Cluste
 	}
 	if len(p.Permissions) > 0 {
 		strategy.Permissions = []operatorsv1alpha1.StrategyDeploymentPermissions{{ServiceAccountName: p.serviceAccount(), Rules: p.Permissions}}
-	}
-	if p.SuggestedNamespace != "" {
-		csv.Annotations = map[string]string{"operatorframework.io/suggested-namespace": p.SuggestedNamespace}
 	}
 	if p.Owns != "" {
 		for _, version := range p.apiVersions() {
@@ -225,7 +201,7 @@ func (p Package) deployment(release string) operatorsv1alpha1.StrategyDeployment
 	name := p.Name + "-operator"
 	labels := map[string]string{"name": name}
 	replicas := int32(1)
-	deployment := operatorsv1alpha1.StrategyDeploymentSpec{
+	return operatorsv1alpha1.StrategyDeploymentSpec{
 		Name: name,
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas,
@@ -238,23 +214,15 @@ func (p Package) deployment(release string) operatorsv1alpha1.StrategyDeployment
 			},
 		},
 	}
-	if p.Pods != Running {
-		deployment.Spec.Template.Annotations = map[string]string{outcomeAnnotation: string(p.Pods)}
-	}
-	return deployment
 }
 
-func (p Package) installModes() []operatorsv1alpha1.InstallMode {
-	var modes []operatorsv1alpha1.InstallMode
+// installModes are all.
+func installModes() (modes []operatorsv1alpha1.InstallMode) {
 	for _, mode := range []operatorsv1alpha1.InstallModeType{
 		operatorsv1alpha1.InstallModeTypeOwnNamespace, operatorsv1alpha1.InstallModeTypeSingleNamespace,
 		operatorsv1alpha1.InstallModeTypeMultiNamespace, operatorsv1alpha1.InstallModeTypeAllNamespaces,
 	} {
-		supported := len(p.InstallModes) == 0
-		for _, other := range p.InstallModes {
-			supported = supported || other == mode
-		}
-		modes = append(modes, operatorsv1alpha1.InstallMode{Type: mode, Supported: supported})
+		modes = append(modes, operatorsv1alpha1.InstallMode{Type: mode, Supported: true})
 	}
 	return modes
 }

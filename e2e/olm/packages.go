@@ -1,8 +1,6 @@
 package olm
 
-import operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
-
-// Packages are the packages of the catalog that Start serves: at least one for each feature of catalogs.
+// Packages are the packages of the catalog that Start serves.
 func Packages() []Package {
 	return []Package{
 		{Name: "etcd", CSV: "etcdoperator", Versions: []string{"0.9.0", "0.9.2", "0.9.4"}},
@@ -13,13 +11,6 @@ func Packages() []Package {
 		{Name: "redis", CSV: "redisoperator", Versions: []string{"1.0.0", "1.1.0"}, Images: true},
 		{Name: "storefront", CSV: "storefrontoperator", Versions: []string{"2.0.0"}, Requires: "redis", Images: true},
 
-		{Name: "grafana", CSV: "grafanaoperator", Versions: []string{"5.0.0"}, SuggestedNamespace: "grafana-system"},
-		{
-			Name: "postgres", CSV: "postgresoperator", Versions: []string{"5.0.0"},
-			InstallModes: []operatorsv1alpha1.InstallModeType{
-				operatorsv1alpha1.InstallModeTypeOwnNamespace, operatorsv1alpha1.InstallModeTypeSingleNamespace,
-			},
-		},
 		{Name: "cassandra", CSV: "cassandraoperator", Versions: []string{"1.0.0", "1.1.0"}, Owns: "Cassandra"},
 
 		// Several channels, one of them and one of its versions deprecated.
@@ -38,11 +29,7 @@ func Packages() []Package {
 		},
 		{
 			Name: "mysql", CSV: "mysqloperator", Versions: []string{"8.0.0"},
-			Deprecated: Deprecations{Package: "package mysql is no longer maintained, use postgres"},
+			Deprecated: Deprecations{Package: "package mysql is no longer maintained, use another one"},
 		},
-
-		// Operators that do not become available.
-		{Name: "rabbitmq", CSV: "rabbitmqoperator", Versions: []string{"3.0.0"}, Pods: Stuck},
-		{Name: "mongodb", CSV: "mongodboperator", Versions: []string{"7.0.0"}, Pods: Failed},
 	}
 }

@@ -3,17 +3,15 @@ package apijson
 
 import (
 	"bytes"
-	stdjson "encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	jsonv1 "github.com/go-json-experiment/json/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // semantics are those of sigs.k8s.io/json, which the API server decodes with: of duplicate names the last counts, null
@@ -29,59 +27,49 @@ var strict = json.JoinOptions(semantics, jsontext.AllowDuplicateNames(false), js
 
 // Unmarshal reads JSON into a pointer to a typed value, as sigs.k8s.io/json.UnmarshalCaseSensitivePreserveInts does.
 // What the value has no field for is skipped, not copied. Types must not contain interfaces: numbers in them would be
-// read as float64. A value of another type than its field is an *encoding/json.UnmarshalTypeError with the path of the
-// field.
+// read as float64. The error about a value that its field cannot have is a *FieldError.
 func Unmarshal(raw []byte, into any) error {
 	err := json.Unmarshal(raw, into, semantics)
-	if mismatch, ok := errors.AsType[*json.SemanticError](err); ok {
-		return explain(mismatch, into)
+	mismatch, ok := errors.AsType[*json.SemanticError](err)
+	if !ok {
+		return err
 	}
-	return err
+	why := mismatch.Err // of a number that is too large, or of a method that decodes
+	if why == nil {
+		why = fmt.Errorf("want a value of type %s", mismatch.GoType)
+	}
+	var at *field.Path
+	for token := range mismatch.JSONPointer.Tokens() {
+		if i, err := strconv.Atoi(token); err == nil {
+			at = at.Index(i)
+		} else {
+			at = at.Child(token)
+		}
+	}
+	if at == nil {
+		return why
+	}
+	if inner, nested := errors.AsType[*FieldError](why); nested {
+		return &FieldError{Field: at.String() + "." + inner.Field, Err: inner.Err}
+	}
+	return &FieldError{Field: at.String(), Err: why}
 }
+
+// FieldError is what is wrong with a value, with the path of its field as users write it: spec.config.env[1].name.
+type FieldError struct {
+	Field string
+	Err   error
+}
+
+// Error implements error.
+func (e *FieldError) Error() string { return e.Field + ": " + e.Err.Error() }
+
+// Unwrap returns the error without the path.
+func (e *FieldError) Unwrap() error { return e.Err }
 
 // UnmarshalStrict is Unmarshal that refuses duplicate names, and members that the value has no field for. Its errors
 // are not for users.
 func UnmarshalStrict(raw []byte, into any) error { return json.Unmarshal(raw, into, strict) }
-
-// explain returns the error of encoding/json for the same fault, which names the field as users write it.
-func explain(e *json.SemanticError, into any) error {
-	path := dotted(e.JSONPointer)
-	inner, nested := errors.AsType[*stdjson.UnmarshalTypeError](e.Err)
-	switch {
-	case nested: // by a method of the field, which decodes with Unmarshal
-		inner.Field = strings.TrimSuffix(path+"."+inner.Field, ".")
-	case e.Err != nil && !errors.Is(e.Err, strconv.ErrRange) && !errors.Is(e.Err, strconv.ErrSyntax):
-		return fmt.Errorf("%s: %w", path, e.Err)
-	default:
-		inner = &stdjson.UnmarshalTypeError{Value: kinds[e.JSONKind], Type: e.GoType, Offset: e.ByteOffset, Field: path}
-		if len(e.JSONValue) > 0 && e.JSONKind == '0' {
-			inner.Value += " " + string(e.JSONValue)
-		}
-	}
-	inner.Struct, _, _ = strings.Cut(reflect.TypeOf(into).Elem().Name(), "[")
-	return inner
-}
-
-// kinds are the names of JSON values in errors of encoding/json.
-var kinds = map[jsontext.Kind]string{'n': "null", 'f': "bool", 't': "bool", '"': "string", '0': "number", '{': "object",
-	'[': "array"}
-
-// dotted writes a path as users do: spec.config.env[1].name.
-func dotted(pointer jsontext.Pointer) string {
-	var path strings.Builder
-	for token := range pointer.Tokens() {
-		_, err := strconv.ParseUint(token, 10, 64)
-		switch {
-		case err == nil:
-			path.WriteString("[" + token + "]")
-		case path.Len() > 0:
-			path.WriteString("." + token)
-		default:
-			path.WriteString(token)
-		}
-	}
-	return path.String()
-}
 
 // Reader reads a text token by token, with the same semantics as Unmarshal.
 type Reader struct {

@@ -141,10 +141,10 @@ func FuzzSemantics(f *testing.F) {
 // TestErrors: a value of another type is reported with its path, also where a method of a type decodes a part.
 func TestErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"element":{"inner":{"value":1}}}`:         "json: cannot unmarshal number into Go struct field faulty.element.inner.value of type string",
-		`{"objects":[{},{"name":[]}]}`:              "json: cannot unmarshal array into Go struct field faulty.objects[1].name of type string",
-		`{"small":2147483648}`:                      "json: cannot unmarshal number 2147483648 into Go struct field faulty.small of type int32",
-		`{"part":{"inner":{"values":{"a.b":"x"}}}}`: "json: cannot unmarshal string into Go struct field faulty.part.inner.values.a.b of type []string",
+		`{"element":{"inner":{"value":1}}}`:         "element.inner.value: want a value of type string",
+		`{"objects":[{},{"name":[]}]}`:              "objects[1].name: want a value of type string",
+		`{"small":2147483648}`:                      "small: value out of range",
+		`{"part":{"inner":{"values":{"a.b":"x"}}}}`: "part.inner.values.a.b: want a value of type []string",
 		`{"picky":{"a":1}}`:                         "picky: one too many",
 	} {
 		var into faulty

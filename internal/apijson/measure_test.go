@@ -2,10 +2,8 @@ package apijson_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/opgate/opgate/internal/apijson"
 )
@@ -155,37 +153,4 @@ func held(value any) (values, depth int) {
 		values, depth = values+1+v, max(depth, d)
 	}
 	return values, depth + 1
-}
-
-// BenchmarkMeasure has the check of UTF-8, which every body passes as well, as floor.
-func BenchmarkMeasure(b *testing.B) {
-	quoted := func(text string) string {
-		data, err := json.Marshal(text)
-		if err != nil {
-			b.Fatal(err)
-		}
-		return string(data)
-	}
-	property := `"property":{"description":"Human-readable message that says what was observed, and when it changed last.","type":"string"},`
-	const step = `{"status":"Unknown","resource":{"kind":"ConfigMap","manifest":%s}},`
-	for name, body := range map[string]string{
-		"text":       strings.Repeat(fmt.Sprintf(step, quoted(strings.Repeat("some words of a manifest, ", 150))), 300),
-		"manifests":  strings.Repeat(fmt.Sprintf(step, quoted(strings.Repeat(property, 30))), 300),
-		"properties": strings.Repeat(property, 10_000),
-		"fields":     strings.Repeat(`"f:label1000":{"f:value":{}},`, 40_000),
-	} {
-		text := []byte("[" + body + "{}]")
-		for what, do := range map[string]func(){
-			"measure": func() { apijson.Measure(text) },
-			"floor":   func() { utf8.Valid(text) },
-		} {
-			b.Run(name+"/"+what, func(b *testing.B) {
-				b.SetBytes(int64(len(text)))
-				b.ReportAllocs()
-				for b.Loop() {
-					do()
-				}
-			})
-		}
-	}
 }

@@ -12,8 +12,10 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 )
 
 const (
@@ -24,6 +26,14 @@ const (
 	// requestTimeout bounds one request, shutdownTimeout the requests for what is queued when the process ends.
 	requestTimeout  = 10 * time.Second
 	shutdownTimeout = 5 * time.Second
+	// forgetAfter is how long a reason must not have been given to count as a new one. API servers keep events for an
+	// hour.
+	forgetAfter = time.Hour
+	// maxRemembered bounds the events that are remembered, and the objects that are counted.
+	maxRemembered = 10_000
+	// maxPerObject bounds the events on one object for one reason within forgetAfter: who writes an object decides on
+	// what a refusal quotes, and so could make each refusal differ.
+	maxPerObject = 20
 )
 
 // backoff is between the attempts to send one event.
@@ -53,13 +63,13 @@ type Options struct {
 
 // Recorder records events and sends them while it runs. It is safe for concurrent use. A nil Recorder records nothing.
 type Recorder struct {
-	sink     events.EventSink
-	instance string
-	log      logr.Logger
-	now      func() time.Time
-	queue    chan queued
-	memory   memory
-	results  *prometheus.CounterVec
+	Options
+	queue   workqueue.TypedInterface[queued]
+	results *prometheus.CounterVec
+
+	mu sync.Mutex
+	// recorded has the digests of events, and counted how many there were on an object for a reason.
+	recorded, counted *cache.LRUExpireCache
 }
 
 // queued is an event that waits to be sent.
@@ -68,9 +78,21 @@ type queued struct {
 	object *eventsv1.Event
 }
 
+// object is what events are counted of.
+type object struct {
+	uid    types.UID
+	reason string
+}
+
+type clock func() time.Time
+
+func (c clock) Now() time.Time { return c() }
+
 // NewRecorder returns a Recorder. Start sends what it records.
 func NewRecorder(o Options) *Recorder {
-	r := &Recorder{sink: o.Sink, instance: o.Instance, log: o.Log, now: o.Now, queue: make(chan queued, maxQueued),
+	r := &Recorder{Options: o, queue: workqueue.NewTyped[queued](),
+		recorded: cache.NewLRUExpireCacheWithClock(maxRemembered, clock(o.Now)),
+		counted:  cache.NewLRUExpireCacheWithClock(maxRemembered, clock(o.Now)),
 		results: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "opgate_events_total",
 			Help: "Total number of events on objects that Opgate decides about, by result (created, repeated, failed, dropped)."}, []string{"result"})}
 	for _, result := range []string{resultCreated, resultRepeated, resultFailed, resultDropped} {
@@ -86,26 +108,37 @@ func (r *Recorder) Record(e Event) bool {
 	if r == nil {
 		return true
 	}
-	now, id, about := r.now(), e.digest(), object{e.Regarding.UID, e.Reason}
-	switch r.memory.add(id, about, now) {
-	case repeated:
-		return true
-	case excess:
+	id, about := e.digest(), object{e.Regarding.UID, e.Reason}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, known := r.recorded.Get(id)
+	switch {
+	case known:
+	case r.queue.Len() >= maxQueued:
 		r.results.WithLabelValues(resultDropped).Inc()
-		return false
-	case fresh:
-	}
-	select {
-	case r.queue <- queued{id, e.object(id, r.instance, now)}:
-		return true
-	default:
-		r.memory.forget(id, about)
-		r.results.WithLabelValues(resultDropped).Inc()
-		r.log.Info("event dropped, too many wait to be sent", "kind", e.Regarding.Kind,
+		r.Log.Info("event dropped, too many wait to be sent", "kind", e.Regarding.Kind,
 			"namespace", e.Regarding.Namespace,
 			"name", e.Regarding.Name, "reason", e.Reason)
 		return false
+	case r.count(about) > maxPerObject:
+		r.results.WithLabelValues(resultDropped).Inc()
+		return false
+	default:
+		r.queue.Add(queued{id, e.object(id, r.Instance, r.Now())})
 	}
+	r.recorded.Add(id, nil, forgetAfter)
+	return true
+}
+
+// count returns the events on an object since the first one within forgetAfter, with this one.
+func (r *Recorder) count(about object) int {
+	n, ok := r.counted.Get(about)
+	if !ok {
+		n = new(int)
+		r.counted.Add(about, n, forgetAfter)
+	}
+	*n.(*int)++
+	return *n.(*int)
 }
 
 // NeedLeaderElection returns false: every replica sends what it records.
@@ -115,44 +148,30 @@ func (r *Recorder) NeedLeaderElection() bool { return false }
 func (r *Recorder) Start(ctx context.Context) error {
 	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(shutdownTimeout, cancel) })()
+	defer context.AfterFunc(ctx, func() {
+		r.queue.ShutDown()
+		time.AfterFunc(shutdownTimeout, cancel)
+	})()
 	var running sync.WaitGroup
 	for range senders {
-		running.Go(func() { r.sendUntil(ctx, sending) })
+		running.Go(func() {
+			for next, ended := r.queue.Get(); !ended; next, ended = r.queue.Get() {
+				r.send(sending, next)
+				r.queue.Done(next)
+			}
+		})
 	}
 	running.Wait()
 	return nil
 }
 
-func (r *Recorder) sendUntil(ctx, sending context.Context) {
-	for {
-		select {
-		case next := <-r.queue:
-			r.send(sending, next)
-			continue
-		case <-ctx.Done():
-		}
-		break
-	}
-	for {
-		select {
-		case next := <-r.queue:
-			r.send(sending, next)
-		default:
-			return
-		}
-	}
-}
-
 // send creates an event. One that exists was sent by another replica, or by this one before it was restarted.
 func (r *Recorder) send(ctx context.Context, next queued) {
-	// until it is tried
-	last := context.Canceled
-	// last states how it ended
+	last := context.Canceled // until it is tried
 	_ = wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (done bool, _ error) {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
-		_, last = r.sink.Create(ctx, next.object)
+		_, last = r.Sink.Create(ctx, next.object)
 		return last == nil || !temporary(last), nil
 	})
 	switch {
@@ -162,10 +181,11 @@ func (r *Recorder) send(ctx context.Context, next queued) {
 		r.results.WithLabelValues(resultRepeated).Inc()
 	default:
 		if temporary(last) {
-			r.memory.forget(next.id, object{next.object.Regarding.UID, next.object.Reason})
+			r.recorded.Remove(next.id)
+			r.counted.Remove(object{next.object.Regarding.UID, next.object.Reason})
 		}
 		r.results.WithLabelValues(resultFailed).Inc()
-		r.log.Error(last, "event not sent", "kind", next.object.Regarding.Kind,
+		r.Log.Error(last, "event not sent", "kind", next.object.Regarding.Kind,
 			"namespace", next.object.Regarding.Namespace,
 			"name", next.object.Regarding.Name, "reason", next.object.Reason)
 	}
@@ -179,83 +199,4 @@ func temporary(err error) bool {
 	}
 	code := status.Status().Code
 	return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError
-}
-
-const (
-	// forgetAfter is how long a reason must not have been given to count as a new one. API servers keep events for an
-	// hour.
-	forgetAfter = time.Hour
-	// maxRemembered bounds each generation of remembered events, and the objects that are counted.
-	maxRemembered = 10_000
-	// maxPerObject bounds the events on one object for one reason within forgetAfter: who writes an object decides on
-	// what a refusal quotes, and so could make each refusal differ.
-	maxPerObject = 20
-)
-
-// memory remembers which events were recorded, in two generations: when the younger one is full it replaces the older
-// one. The zero value is ready for use; it is safe for concurrent use.
-type memory struct {
-	mu             sync.Mutex
-	younger, older map[digest]time.Time // when the reason was last given
-	// counted are the events of each object since an instant.
-	counted map[object]int
-	since   time.Time
-}
-
-// object is what events are counted of.
-type object struct {
-	uid    types.UID
-	reason string
-}
-
-// novelty is whether an event was recorded before.
-type novelty int
-
-const (
-	// fresh events are sent, repeated ones were recorded before, excess ones are too many of one object.
-	fresh novelty = iota
-	repeated
-	excess
-)
-
-// add remembers an event.
-func (m *memory) add(id digest, about object, now time.Time) novelty {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	last, known := m.younger[id]
-	if !known {
-		last, known = m.older[id]
-	}
-	known = known && now.Sub(last) < forgetAfter
-	if !known && m.count(about, now) > maxPerObject {
-		return excess
-	}
-	if m.younger == nil || len(m.younger) >= maxRemembered {
-		m.younger, m.older = map[digest]time.Time{}, m.younger
-	}
-	m.younger[id] = now
-	if known {
-		return repeated
-	}
-	return fresh
-}
-
-// count returns the events of an object, with this one.
-func (m *memory) count(about object, now time.Time) int {
-	if m.counted == nil || now.Sub(m.since) >= forgetAfter || len(m.counted) >= maxRemembered {
-		m.counted, m.since = map[object]int{}, now
-	}
-	m.counted[about]++
-	return m.counted[about]
-}
-
-// forget makes an event count as one that was never recorded.
-func (m *memory) forget(id digest, about object) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.younger, id)
-	delete(m.older, id)
-	if m.counted[about] > 0 {
-		m.counted[about]--
-	}
 }

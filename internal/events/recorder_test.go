@@ -93,6 +93,7 @@ type site struct {
 	*Recorder
 	registry *prometheus.Registry
 	now      time.Time
+	sending  bool
 }
 
 func newSite(t *testing.T) *site {
@@ -110,20 +111,24 @@ func (s *site) restart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.registry = prometheus.NewRegistry()
+	s.registry, s.sending = prometheus.NewRegistry(), false
 	s.Recorder = NewRecorder(Options{Sink: &toolsevents.EventSinkImpl{Interface: client}, Instance: "opgate-0",
 		Registry: s.registry,
 		Log:      logr.Discard(), Now: func() time.Time { return s.now }})
 }
 
-// send sends what is queued: a recorder does so when its process ends.
+// send sends what is queued, and what is recorded from then on.
 func (s *site) send(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := s.Start(ctx); err != nil {
-		t.Fatal(err)
+	if !s.sending {
+		s.sending = true
+		go func() {
+			if err := s.Start(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}()
 	}
+	synctest.Wait()
 }
 
 // wantRequests sends what is queued, and compares the number of requests and of events since the start.
@@ -258,7 +263,7 @@ func TestAttackStormOfRefusals(t *testing.T) {
 			t.Error("other events are dropped")
 		}
 		s.wantRequests(t, maxPerObject+2, maxPerObject+2)
-		s.now = s.now.Add(forgetAfter)
+		s.now = s.now.Add(forgetAfter + time.Second)
 		if n := storm(); n != maxPerObject {
 			t.Errorf("an hour later %d events are recorded, want %d", n, maxPerObject)
 		}
@@ -267,20 +272,16 @@ func TestAttackStormOfRefusals(t *testing.T) {
 
 // TestAttackMemoryIsBounded records on more objects than are remembered.
 func TestAttackMemoryIsBounded(t *testing.T) {
-	var m memory
-	for i := range 5 * maxRemembered {
-		e := held(fmt.Sprint(i), "held")
-		if got := m.add(e.digest(), object{e.Regarding.UID, e.Reason}, noon); got != fresh {
-			t.Fatalf("event %d is %d", i, got)
+	test(t, func(t *testing.T, s *site) {
+		for i := range 3 * maxRemembered {
+			s.Record(held(fmt.Sprint(i), "held"))
+			next, _ := s.queue.Get()
+			s.queue.Done(next)
 		}
-		if len(m.younger) > maxRemembered || len(m.older) > maxRemembered || len(m.counted) > maxRemembered {
-			t.Fatalf("%d, %d and %d are remembered", len(m.younger), len(m.older), len(m.counted))
+		if n, counted := len(s.recorded.Keys()), len(s.counted.Keys()); n != maxRemembered || counted != maxRemembered {
+			t.Errorf("%d events and %d objects are remembered, want %d", n, counted, maxRemembered)
 		}
-	}
-	last := held(fmt.Sprint(5*maxRemembered-1), "held")
-	if m.add(last.digest(), object{last.Regarding.UID, last.Reason}, noon) != repeated {
-		t.Error("the last one is forgotten")
-	}
+	})
 }
 
 // TestFullQueue: recording never blocks, and what was dropped may be recorded again.
@@ -353,33 +354,15 @@ func TestEnding(t *testing.T) {
 			s.Record(held(fmt.Sprint(i), "held"))
 		}
 		began := time.Now()
-		s.send(t)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := s.Start(ended); err != nil {
+			t.Error(err)
+		}
 		if took := time.Since(began); took != shutdownTimeout {
 			t.Errorf("the process ends after %s, want %s", took, shutdownTimeout)
 		}
 		s.wantResults(t, fmt.Sprintf("failed %d", 10*senders))
-	})
-}
-
-// TestRunning sends while the process runs.
-func TestRunning(t *testing.T) {
-	test(t, func(t *testing.T, s *site) {
-		received := make(chan struct{}, 10)
-		s.refuse = func(int) *apierrors.StatusError {
-			received <- struct{}{}
-			return nil
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- s.Start(ctx) }()
-		for i := range 10 {
-			s.Record(held(fmt.Sprint(i), "held"))
-			<-received
-		}
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
 	})
 }
 

@@ -5,11 +5,12 @@
 package inflight
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"math"
+	"math/bits"
 	"net"
 	"net/http"
 	"sync"
@@ -255,10 +256,8 @@ func (b *Body) share(first []byte) error {
 		return nil
 	}
 	to := b.holder
-	if to.namespace = b.Head.Namespace; to.namespace == "" {
-		to.namespace = clusterScoped
-	}
-	if !b.memory.bodies.move(b.holder, to, b.reserved) {
+	to.namespace = cmp.Or(b.Head.Namespace, clusterScoped)
+	if !b.memory.bodies.join(to, b.reserved) {
 		return ErrBusy
 	}
 	b.holder = to
@@ -269,11 +268,11 @@ func (b *Body) share(first []byte) error {
 const clusterScoped = "/"
 
 func (b *Body) reserve(ctx context.Context, n int64) error {
-	if err := b.memory.bodies.acquire(ctx, b.holder, n, b.maxWait()); err != nil {
-		return err
+	err := b.memory.bodies.acquire(ctx, b.holder, n)
+	if err == nil {
+		b.reserved += n
 	}
-	b.reserved += n
-	return nil
+	return err
 }
 
 func (b *Body) reserveWork(ctx context.Context) error {
@@ -281,19 +280,10 @@ func (b *Body) reserveWork(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := b.memory.work.acquire(ctx, b.holder, work, b.maxWait()); err != nil {
-		return err
+	if err = b.memory.work.acquire(ctx, b.holder, work); err == nil {
+		b.work = work
 	}
-	b.work = work
-	return nil
-}
-
-// maxWait returns how long a request waits for memory if its context lasts longer.
-func (b *Body) maxWait() time.Duration {
-	if b.caller.Authenticated {
-		return math.MaxInt64
-	}
-	return waitTimeout
+	return err
 }
 
 // deadline bounds reading from now on, and by the context. Without a connection, as in tests, it has no effect.
@@ -319,18 +309,16 @@ func hostOf(address string) string {
 // firstPart, which the number of connections bounds.
 var buffers [7]sync.Pool
 
+// class returns the index of the smallest buffers that hold n bytes; that of none for more.
+func class(n int64) int { return bits.Len64(uint64(max(n, 1)-1) / firstPart) }
+
 // getBuffer returns a buffer of at least n bytes, with any content.
 func getBuffer(n int64) *[]byte {
-	size := int64(firstPart)
-	for i := range buffers {
-		if n <= size {
-			if b, ok := buffers[i].Get().(*[]byte); ok {
-				return b
-			}
-			b := make([]byte, size)
-			return &b
+	if i := class(n); i < len(buffers) {
+		if b, ok := buffers[i].Get().(*[]byte); ok {
+			return b
 		}
-		size *= 2
+		n = firstPart << i
 	}
 	b := make([]byte, n)
 	return &b
@@ -338,9 +326,7 @@ func getBuffer(n int64) *[]byte {
 
 // putBuffer returns a buffer of getBuffer, which must not be read any more.
 func putBuffer(b *[]byte) {
-	for i := range buffers {
-		if len(*b) == firstPart<<i {
-			buffers[i].Put(b)
-		}
+	if i := class(int64(len(*b))); i < len(buffers) {
+		buffers[i].Put(b)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"time"
 )
 
 const (
@@ -96,22 +95,21 @@ func (p *pool) try(h holder, n int64) bool {
 	return true
 }
 
-// move makes n units that a holder has count for another one, and reports whether that one can have them.
-func (p *pool) move(from, to holder, n int64) bool {
+// join makes n units that a client has acquired count for its namespace as well, and reports whether that may have
+// them.
+func (p *pool) join(h holder, n int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.take(from, -n)
-	if !p.fits(to, n) {
-		p.take(from, n)
+	if p.reserved[h.ofNamespace()]+n > share*p.free {
 		return false
 	}
-	p.take(to, n)
+	p.count(h.ofNamespace(), n)
 	return true
 }
 
-// acquire acquires n units and blocks until they are available. It returns ErrBusy after the timeout or when the
-// context is cancelled. Small requests pass a large one that waits.
-func (p *pool) acquire(ctx context.Context, h holder, n int64, timeout time.Duration) error {
+// acquire acquires n units and blocks until they are available. It returns ErrBusy when the context ends, and for a
+// client that is no API server after waitTimeout. Small requests pass a large one that waits.
+func (p *pool) acquire(ctx context.Context, h holder, n int64) error {
 	if n > p.largest() {
 		return ErrBusy
 	}
@@ -125,12 +123,14 @@ func (p *pool) acquire(ctx context.Context, h holder, n int64, timeout time.Dura
 	p.waiting = append(p.waiting, w)
 	p.mu.Unlock()
 
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
+	if !h.server {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, waitTimeout)
+		defer cancel()
+	}
 	select {
 	case <-w.granted:
 		return nil
-	case <-timer.C:
 	case <-ctx.Done():
 	}
 	p.mu.Lock()

@@ -43,9 +43,9 @@ func TestSmallPassesLarge(t *testing.T) {
 			t.Fatal("the first does not get its part")
 		}
 		large := make(chan error, 1)
-		go func() { large <- p.acquire(t.Context(), holder{address: "a"}, 50, time.Minute) }()
+		go func() { large <- p.acquire(t.Context(), holder{address: "a"}, 50) }()
 		synctest.Wait()
-		if err := p.acquire(t.Context(), holder{address: "b"}, 10, time.Minute); err != nil {
+		if err := p.acquire(t.Context(), holder{address: "b"}, 10); err != nil {
 			t.Errorf("the small one waits behind the large one: %v", err)
 		}
 		select {
@@ -73,16 +73,16 @@ func TestWaitingEnds(t *testing.T) {
 			t.Fatal("the first does not get its part")
 		}
 		begin := time.Now()
-		if err := p.acquire(t.Context(), holder{address: "a"}, 50, time.Second); !errors.Is(err, ErrBusy) ||
+		if err := p.acquire(t.Context(), holder{address: "a"}, 50); !errors.Is(err, ErrBusy) ||
 			time.Since(begin) != time.Second {
 			t.Errorf("%v after %s, want ErrBusy after a second", err, time.Since(begin))
 		}
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := p.acquire(gone, holder{address: "a"}, 50, time.Minute); !errors.Is(err, ErrBusy) {
+		if err := p.acquire(gone, holder{address: "a"}, 50); !errors.Is(err, ErrBusy) {
 			t.Errorf("%v for a client that is gone, want ErrBusy", err)
 		}
-		if err := p.acquire(t.Context(), holder{address: "a"}, 67, time.Minute); !errors.Is(err, ErrBusy) ||
+		if err := p.acquire(t.Context(), holder{address: "a"}, 67); !errors.Is(err, ErrBusy) ||
 			time.Since(begin) != time.Second {
 			t.Errorf("%v for what can never be had, want ErrBusy at once", err)
 		}

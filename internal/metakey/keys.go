@@ -101,6 +101,8 @@ const (
 	GeneratedBy = "olm.generated-by"
 	// CatalogSource labels the pods of a catalog.
 	CatalogSource = "olm.catalogSource"
+	// ImageTemplate is what OLM writes into spec.image of a CatalogSource.
+	ImageTemplate = "olm.catalogImageTemplate"
 	// ServiceHash is on the Services that OLM makes for CatalogSources. OLM replaces a Service without it by its own.
 	ServiceHash = "olm.service-spec-hash"
 	// ComponentPrefix is the prefix of the labels by which OLM associates objects with an operator, as

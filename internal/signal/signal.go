@@ -28,19 +28,15 @@ func (s *Signal) Notify() {
 	}
 }
 
-func (s *Signal) notified() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.next == nil {
-		s.next = make(chan struct{})
-	}
-	return s.next
-}
-
 // Until waits for a condition until the context ends. It is evaluated at once, and after each Notify.
 func (s *Signal) Until(ctx context.Context, condition func() bool) error {
 	for {
-		notified := s.notified() // before the condition, so that none is missed
+		s.mu.Lock()
+		if s.next == nil {
+			s.next = make(chan struct{})
+		}
+		notified := s.next // before the condition, so that none is missed
+		s.mu.Unlock()
 		if condition() {
 			return nil
 		}

@@ -14,22 +14,24 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// Watch is a watch of objects. The caller runs its Informer, or adds it to a manager to start when it is opened.
+// Watch is a watch of objects. The caller starts it, or has a manager do so by opening it.
 type Watch struct {
 	Informer cache.SharedIndexInformer
 	// Synced reports whether all objects were read and passed on once.
 	Synced cache.InformerSynced
 	// Failed is called with each error of listing or watching, which is logged. Default: not called.
-	Failed func(error)
-	start  chan struct{}
-	opened bool
+	Failed  func(error)
+	changed func(object any)
+	opened  bool
 }
 
-// NewWatch returns a watch. Changed is called after each change of an object, with the object.
+// NewWatch returns a watch. Changed is called after each change of an object, with the object, and with nil once all
+// objects were passed on.
 func NewWatch(informer cache.SharedIndexInformer, changed func(object any), log logr.Logger) (*Watch, error) {
-	w := &Watch{Informer: informer, Failed: func(error) {}, start: make(chan struct{})}
+	w := &Watch{Informer: informer, Failed: func(error) {}, changed: changed}
 	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		log.Info("watch interrupted, retrying", "error", err.Error())
 		w.Failed(err)
@@ -49,12 +51,14 @@ func NewWatch(informer cache.SharedIndexInformer, changed func(object any), log 
 	return w, nil
 }
 
-// Open starts the watch, if it has not been opened, and waits until it shows what is stored. It is not safe for
-// concurrent use.
-func (w *Watch) Open(ctx context.Context) error {
+// Open adds the watch to a manager that runs, if it has not been opened, and waits until it shows what is stored. It is
+// not safe for concurrent use.
+func (w *Watch) Open(ctx context.Context, mgr manager.Manager) error {
 	if !w.opened {
+		if err := mgr.Add(w); err != nil {
+			return err
+		}
 		w.opened = true
-		close(w.start)
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), w.Synced) {
 		return ctx.Err()
@@ -62,25 +66,28 @@ func (w *Watch) Open(ctx context.Context) error {
 	return nil
 }
 
-// Start implements manager.Runnable. It watches, once it is opened, until the context ends.
+// Start implements manager.Runnable. It watches until the context ends.
 func (w *Watch) Start(ctx context.Context) error {
-	select {
-	case <-w.start:
-		w.Informer.RunWithContext(ctx)
-	case <-ctx.Done():
-	}
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	waiting.Go(func() {
+		if cache.WaitForCacheSync(ctx.Done(), w.Synced) {
+			w.changed(nil)
+		}
+	})
+	w.Informer.RunWithContext(ctx)
 	return nil
 }
 
 // Object is one watched object.
 type Object struct {
 	*Watch
-	changed func()
 	// Client sends requests for the resource, in the namespace of the object.
 	Client dynamic.ResourceInterface
 }
 
-// New returns an object to watch, with namespace "" if it is cluster-scoped. Changed is called after each change.
+// New returns an object to watch, with namespace "" if it is cluster-scoped. Changed is called after each change, and once
+// the object was read or found not to exist.
 func New(
 	client dynamic.Interface, resource schema.GroupVersionResource, namespace, name string, changed func(),
 	log logr.Logger,
@@ -94,23 +101,7 @@ func New(
 	if err != nil {
 		return nil, fmt.Errorf("watch %s %s: %w", resource.Resource, name, err)
 	}
-	o := &Object{Watch: w, changed: changed, Client: client.Resource(resource)}
-	if namespace != "" {
-		o.Client = client.Resource(resource).Namespace(namespace)
-	}
-	return o, nil
-}
-
-// Run watches until the context ends. A change is passed on also once the object was found not to exist.
-func (o *Object) Run(ctx context.Context) {
-	var waiting sync.WaitGroup
-	defer waiting.Wait()
-	waiting.Go(func() {
-		if cache.WaitForCacheSync(ctx.Done(), o.Synced) {
-			o.changed()
-		}
-	})
-	o.Informer.RunWithContext(ctx)
+	return &Object{Watch: w, Client: client.Resource(resource).Namespace(namespace)}, nil
 }
 
 // Get returns the object as last observed, nil if it does not exist. It must not be modified.

@@ -18,10 +18,15 @@ import (
 // maxSummary bounds the text of a change in a message, in bytes.
 const maxSummary = 2 << 10
 
-// judgeConsent judges what a ClusterServiceVersion of a plan changes by one policy.
-func judgeConsent(in *Input, c *carrier.Bundle, p *operatorpolicy.Policy, v *verdict.Verdict) {
-	for _, r := range reviewChange(in.Namespace, in.Plan, c, in.Now, p, v) {
-		recordReview(c, in.Now, v, p, r)
+// judgeChange judges what a ClusterServiceVersion of a plan changes; more follows what would be accepted.
+func judgeChange(
+	ns *state.Namespace, plan *olm.InstallPlan, c *carrier.Bundle, now time.Time, more string, v *verdict.Verdict,
+) {
+	for _, p := range ns.Governing(c.Package) {
+		for _, r := range reviewChange(ns, plan, c, now, p, v) {
+			r.Accepted += more
+			recordReview(c, now, v, p, r)
+		}
 	}
 }
 
@@ -97,13 +102,11 @@ func reviewChange(
 		accept string
 	}{{heldText, true, "accept "}, {warnedText, false, "to end the warning, accept "}} {
 		if part.text != "" {
+			// The digest comes first, since a status cuts long messages.
+			accepted := part.accept + digest + " in " + verdict.AcceptedPath + ", or annotate the plan with " +
+				metakey.Consent + ended + "; " + verb + text.Truncate(text.Escape(part.text), maxSummary) + ends
 			found = append(found, review{id: RuleConsent, hold: part.hold,
-				Finding: verdict.Finding{Decision: verdict.Hold, What: name + " is held",
-					// The digest comes first, since a status cuts long messages.
-					Accepted: part.accept + digest + " in " + verdict.AcceptedPath + ", or annotate the plan with " +
-						metakey.Consent + ended + "; " + verb +
-						text.Truncate(text.Escape(part.text), maxSummary) + ends,
-					Digest: digest}})
+				Finding: verdict.OnHold(name, accepted).Accepting(digest)})
 		}
 	}
 	return found
@@ -130,20 +133,12 @@ func consentBy(
 	return given, "", true
 }
 
-// Review is what a policy states on the changes of an unfinished plan, apart from what holds it.
-type Review struct {
-	// Consents are those by which changes pass that the policy holds.
-	Consents []verdict.Consent
-	// Warnings are full sentences on changes that the policy only warns of.
-	Warnings []string
-}
-
-// ReviewPlan returns what a policy states on the changes of a plan.
-func ReviewPlan(p *operatorpolicy.Policy, plan *olm.InstallPlan, ns *state.Namespace, now time.Time) Review {
+// ReviewPlan returns what a policy states on the changes of an unfinished plan, apart from what holds it: the consents by
+// which changes pass that the policy holds, and warnings on those that it only warns of.
+func ReviewPlan(p *operatorpolicy.Policy, plan *olm.InstallPlan, ns *state.Namespace, now time.Time) (v verdict.Verdict) {
 	if !p.ReviewsChanges() || plan.Finished() {
-		return Review{}
+		return v
 	}
-	var v verdict.Verdict
 	for _, c := range carrier.OfPlan(plan, ns) {
 		if c.Package != p.Package {
 			continue
@@ -154,12 +149,7 @@ func ReviewPlan(p *operatorpolicy.Policy, plan *olm.InstallPlan, ns *state.Names
 			}
 		}
 	}
-	v = v.Sorted()
-	review := Review{Consents: v.Consents}
-	for _, w := range v.Warnings {
-		review.Warnings = append(review.Warnings, w.Message)
-	}
-	return review
+	return v.Sorted()
 }
 
 // judgeStepContents compares what OLM writes with what was read for the plan, which is what a user has consented to: it

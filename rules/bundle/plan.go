@@ -32,16 +32,13 @@ type Plan struct {
 	Input
 	Bundles []carrier.Bundle
 	budget  *constraint.Budget
-	// strict is set if something may refuse in this namespace; elsewhere problems are only warned of.
-	strict bool
 	// others are all that may satisfy the constraints that a bundle brings along; nil until first use.
 	others []*constraint.Bundle
 }
 
 // NewPlan reads the ClusterServiceVersions of a plan.
 func NewPlan(in Input) *Plan {
-	j := &Plan{Input: in, Bundles: carrier.OfPlan(in.Plan, in.Namespace), budget: constraint.NewBudget(in.Interrupt),
-		strict: in.Namespace.MayRefuse()}
+	j := &Plan{Input: in, Bundles: carrier.OfPlan(in.Plan, in.Namespace), budget: constraint.NewBudget(in.Interrupt)}
 	for i := range j.Bundles {
 		j.Bundles[i].CompareUnpacked(in.Namespace)
 	}
@@ -76,20 +73,21 @@ func (j *Plan) judge(c *carrier.Bundle, v *verdict.Verdict) verdict.CSV {
 	judgeReplaces(j.Namespace, c, nil, j.Now, v)
 	j.judgeConstraints(c, v)
 	j.judgeNeeds(c, v)
-	for _, r := range v.Reasons[before:] {
+	conclude(&judged, v.Reasons[before:])
+	return judged
+}
+
+// conclude adds the reasons against a ClusterServiceVersion to what is known of it.
+func conclude(judged *verdict.CSV, reasons []verdict.Reason) {
+	for _, r := range reasons {
 		judged.Because = append(judged.Because, r.Message)
-		switch r.Decision {
-		case verdict.Deny:
+		if judged.Disposition = max(judged.Disposition, verdict.Held); r.Decision == verdict.Deny {
 			judged.Disposition = verdict.Denied
-		case verdict.Hold:
-			judged.Disposition = max(judged.Disposition, verdict.Held)
-		case verdict.Allow: // no reason is one
 		}
 	}
 	if judged.Disposition != verdict.Allowed {
 		judged.By = nil
 	}
-	return judged
 }
 
 // judgeByPolicies returns the disposition of a ClusterServiceVersion if no policy refuses it, and the policies that
@@ -98,12 +96,27 @@ func judgeByPolicies(in *Input, c *carrier.Bundle, v *verdict.Verdict) (disposit
 	if recordUnknown(c, in.Namespace, "the plan", awaited(c), v) {
 		return verdict.Held, nil
 	}
+	disposition, by = judgeContents(in.Namespace, c, in.Now, "", v)
 	for _, p := range in.Namespace.Governing(c.Package) {
 		for i := range all {
-			recordOn(p, c, in.Now, v, all[i].ID, all[i].contents.Judge(c, p))
 			recordOn(p, c, in.Now, v, all[i].ID, all[i].progress.Judge(planned{in, c}, p))
 		}
-		judgeConsent(in, c, p, v)
+	}
+	judgeChange(in.Namespace, in.Plan, c, in.Now, "", v)
+	return disposition, by
+}
+
+// judgeContents judges a bundle by each policy of its package, whatever brings it; more follows what would be accepted.
+// It returns what judgeByPolicies does.
+func judgeContents(
+	ns *state.Namespace, c *carrier.Bundle, now time.Time, more string, v *verdict.Verdict,
+) (disposition verdict.Disposition, by []string) {
+	for _, p := range ns.Governing(c.Package) {
+		for i := range all {
+			f := all[i].contents.Judge(c, p)
+			f.Accepted += more
+			recordOn(p, c, now, v, all[i].ID, f)
+		}
 		if p.Enforced && !p.MustNotHave {
 			disposition, by = verdict.Allowed, append(by, p.Source())
 		}
@@ -158,7 +171,7 @@ func (j *Plan) judgeNeeds(c *carrier.Bundle, v *verdict.Verdict) {
 		}
 		all[i].needs(j, c, func(what, accepted string) {
 			f := verdict.Finding{What: text.Name(c.Name) + " " + what, Accepted: accepted}
-			if j.strict {
+			if j.Namespace.MayRefuse() { // elsewhere problems are only warned of
 				f.Decision, f.What = verdict.Hold, f.What+" and is held"
 			}
 			v.Add(all[i].ID, f)

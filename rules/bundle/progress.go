@@ -29,9 +29,8 @@ func heldCatalogDigest(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	if slices.Contains(p.CatalogImages.Accepted, digest) {
 		return verdict.Finding{}
 	}
-	return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.Name) + " is held",
-		Accepted: facts.CatalogName(c.Catalog) + " runs image " + digest +
-			"; add that to " + acceptedImages + " once it is reviewed, " + p.CatalogImages.AcceptedText(), Digest: digest}
+	return verdict.OnHold(text.Name(c.Name), facts.CatalogName(c.Catalog)+" runs image "+digest+"; add that to "+
+		acceptedImages+" once it is reviewed, "+p.CatalogImages.AcceptedText()).Accepting(digest)
 }
 
 // heldCatalogJump holds what a catalog offers after an image that changed more than usual.
@@ -57,16 +56,14 @@ func heldCatalogJump(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	case !known && p.CatalogImages.HoldImage: // bundle/catalog-digest holds it
 		return verdict.Finding{}
 	case !known:
-		return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.Name) + " is held",
-			Accepted: "it is not known yet what the image that " + name +
-				" runs changes; waits until its packages are compared, or" + strings.TrimPrefix(review, ";"), Digest: digest}
+		return verdict.OnHold(text.Name(c.Name), "it is not known yet what the image that "+name+
+			" runs changes; waits until its packages are compared, or"+strings.TrimPrefix(review, ";")).Accepting(digest)
 	}
 	jump := history.Jump(p.CatalogImages.MaxChanged, p.CatalogImages.Accepted)
 	if jump == "" {
 		return verdict.Finding{}
 	}
-	return verdict.Finding{Decision: verdict.Hold, What: text.Name(c.Name) + " is held",
-		Accepted: name + " has jumped: " + text.Escape(jump) + review, Digest: digest}
+	return verdict.OnHold(text.Name(c.Name), name+" has jumped: "+text.Escape(jump)+review).Accepting(digest)
 }
 
 // acceptedImages is the field of a policy that accepts images of catalogs.
@@ -167,7 +164,7 @@ func heldAge(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	}
 	c := in.c
 	// where the digest is not known, names with one do not count
-	if digest, _ := c.Digest(); p.Age.Skips(c.Name, digest) {
+	if digest, _ := c.Digest(); p.Age.Urgent.Matches(c.Name, digest) {
 		return verdict.Finding{}
 	}
 	held := verdict.Finding{Decision: verdict.Hold, What: text.Name(c.Name) + " is held"}

@@ -65,7 +65,7 @@ func OfPlan(plan *olm.InstallPlan, ns *state.Namespace) []Bundle {
 		}
 	}
 	for _, i := range granted {
-		csvs = grantTo(csvs, &plan.Status.Steps[i])
+		grant(csvs, &plan.Status.Steps[i])
 	}
 	for i := range csvs {
 		csvs[i].Inline = csvs[i].Spec != nil
@@ -74,27 +74,20 @@ func OfPlan(plan *olm.InstallPlan, ns *state.Namespace) []Bundle {
 	return csvs
 }
 
-// grantTo adds the grants of a step to the ClusterServiceVersion that it belongs to, or to all if the plan has none of
-// that name.
-func grantTo(csvs []Bundle, step *olm.Step) []Bundle {
+// grant adds the RBAC object of a step, or that it is a reference to one, to the ClusterServiceVersion that it belongs to,
+// or to all if the plan has none of that name.
+func grant(csvs []Bundle, step *olm.Step) {
 	g := step.Resource.Grants()
-	if i := slices.IndexFunc(csvs, func(c Bundle) bool { return c.Name == step.Resolving }); i >= 0 {
-		csvs[i].grant(g)
-		return csvs
-	}
+	one := slices.IndexFunc(csvs, func(c Bundle) bool { return c.Name == step.Resolving })
 	for i := range csvs {
-		csvs[i].grant(g)
+		switch {
+		case one >= 0 && i != one:
+		case g == nil:
+			csvs[i].Referring = true
+		default:
+			csvs[i].Grants = append(csvs[i].Grants, g)
+		}
 	}
-	return csvs
-}
-
-// grant adds an RBAC object; nil is a reference to one.
-func (c *Bundle) grant(g *olm.Grants) {
-	if g == nil {
-		c.Referring = true
-		return
-	}
-	c.Grants = append(c.Grants, g)
 }
 
 // PreparePlan parses the properties of the bundles of a plan and compiles the constraints that they bring along, so
@@ -121,8 +114,8 @@ func OfStep(csv *olm.CSV, plan *olm.InstallPlan, ns *state.Namespace, byOLM bool
 	step.attribute(ns) // of a bundle by reference the plan did not have spec.release
 	if byOLM && !step.Described {
 		// a plan without properties: OLM writes the bundle's properties into the object
-		own := OfCSV(csv, ns, false, byOLM)
-		own.Catalogs, own.Catalog, own.Plan, own.BypassesOLM, own.PlanGone = step.Catalogs, step.Catalog, plan, false, false
+		own := OfCSV(csv, ns, false)
+		own.Catalogs, own.Catalog, own.Plan, own.BypassesOLM = step.Catalogs, step.Catalog, plan, false
 		own.image, own.images, own.step = step.image, step.images, step.step
 		own.Grants, own.Referring, own.Inline, own.Exact = step.Grants, step.Referring, step.Inline, step.Exact
 		step = *own
@@ -138,9 +131,9 @@ func OfStep(csv *olm.CSV, plan *olm.InstallPlan, ns *state.Namespace, byOLM bool
 }
 
 // OfCSV returns a ClusterServiceVersion that no plan brings, as described by its own contents and, if it is stored
-// already, by its Subscription. byOLM is set if OLM's own identity writes it.
-func OfCSV(csv *olm.CSV, ns *state.Namespace, stored, byOLM bool) *Bundle {
-	c := &Bundle{Bundle: olm.Bundle{Name: csv.Metadata.Name, Spec: &csv.Spec}, BypassesOLM: !stored, PlanGone: !stored && byOLM}
+// already, by its Subscription.
+func OfCSV(csv *olm.CSV, ns *state.Namespace, stored bool) *Bundle {
+	c := &Bundle{Bundle: olm.Bundle{Name: csv.Metadata.Name, Spec: &csv.Spec}, BypassesOLM: !stored}
 	c.describe(csv.Metadata.Annotations.Properties)
 	c.attribute(ns)
 	for _, installed := range ns.Installed() {

@@ -3,10 +3,8 @@ package dependency
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -21,110 +19,65 @@ const (
 	maxWatches          = 400
 )
 
-// Waiter is a Policy that depends on objects.
+// Waiter is a Policy and what has to be watched for it.
 type Waiter struct {
 	types.NamespacedName
 	// Created is the creation time: older Policies take precedence.
 	Created time.Time
-	Objects []Ref
+	// Watches are sorted references without names: to all objects of a kind in a namespace.
+	Watches []Ref
 }
 
-// waiter is a Policy and what has to be watched for it.
-type waiter struct {
-	types.NamespacedName
-	created time.Time
-	// watches are sorted references without names: to all objects of a kind in a namespace.
-	watches []Ref
+// NewWaiter returns a Policy with the watches for the objects that it depends on. Policies and PolicySets are always read.
+func NewWaiter(policy types.NamespacedName, created time.Time, objects []Ref) Waiter {
+	w := Waiter{NamespacedName: policy, Created: created}
+	for _, object := range objects {
+		if !object.IsPolicy() && !object.IsSet() {
+			w.Watches = append(w.Watches, ShareOf(policy, object).Watch)
+		}
+	}
+	slices.SortFunc(w.Watches, Ref.Compare)
+	w.Watches = slices.Compact(w.Watches)
+	return w
 }
 
-func (w waiter) compare(other waiter) int {
-	return cmp.Or(w.created.Compare(other.created), strings.Compare(w.Namespace, other.Namespace),
-		strings.Compare(w.Name, other.Name))
+// Share is a watch for a Policy.
+type Share struct {
+	Policy types.NamespacedName
+	Watch  Ref
 }
 
-// watchOf returns the reference to all objects of the kind in the namespace. It is not ok for Policies and PolicySets,
-// which are always read.
-func watchOf(object Ref) (watch Ref, ok bool) {
-	ok = !object.IsPolicy() && !object.IsSet()
+// ShareOf returns the watch for an object that a Policy depends on.
+func ShareOf(policy types.NamespacedName, object Ref) Share {
 	object.Name = ""
-	return object, ok
+	return Share{policy, object}
 }
 
-// Budget assigns the watches to Policies, oldest first, so that a newer Policy never takes a watch from an older one.
-// The result does not depend on the order of calls. The zero value is unused; it is safe for concurrent use.
-type Budget struct {
-	mu sync.Mutex
-	// waiters are sorted, the oldest first. beyond are the watches that exceed the limits, by Policy.
-	waiters []waiter
-	beyond  map[types.NamespacedName]map[Ref]bool
-}
-
-// Set replaces the objects that a Policy depends on; without objects it is removed. It returns the other Policies whose
-// watches changed.
-func (b *Budget) Set(w Waiter) (changed []types.NamespacedName) {
-	now := waiter{NamespacedName: w.NamespacedName, created: w.Created}
-	for _, object := range w.Objects {
-		if watch, ok := watchOf(object); ok {
-			now.watches = append(now.watches, watch)
-		}
-	}
-	slices.SortFunc(now.watches, Ref.Compare)
-	now.watches = slices.Compact(now.watches)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var before waiter
-	if i := slices.IndexFunc(b.waiters, func(o waiter) bool { return o.NamespacedName == now.NamespacedName }); i >= 0 {
-		before = b.waiters[i]
-		b.waiters = slices.Delete(b.waiters, i, i+1)
-	}
-	if len(now.watches) > 0 {
-		i, _ := slices.BinarySearchFunc(b.waiters, now, waiter.compare)
-		b.waiters = slices.Insert(b.waiters, i, now)
-	}
-	if slices.Equal(before.watches, now.watches) && (before.created.Equal(now.created) || len(now.watches) == 0) {
-		return nil
-	}
-	former := b.beyond
-	b.ration()
-	for _, other := range b.waiters {
-		if key := other.NamespacedName; key != now.NamespacedName && !maps.Equal(former[key], b.beyond[key]) {
-			changed = append(changed, key)
-		}
-	}
-	return changed
-}
-
-// ration applies the limits to the Policies, oldest first.
-func (b *Budget) ration() {
-	all, namespaces := map[Ref]bool{}, map[string]map[Ref]bool{}
-	b.beyond = map[types.NamespacedName]map[Ref]bool{}
-	for _, w := range b.waiters {
+// Beyond returns what exceeds the limits. Older Policies come first, so that a newer one never takes a watch from an
+// older one. The waiters are sorted.
+func Beyond(waiters []Waiter) map[Share]bool {
+	slices.SortFunc(waiters, func(a, b Waiter) int {
+		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Namespace, b.Namespace),
+			strings.Compare(a.Name, b.Name))
+	})
+	all, namespaces, beyond := map[Ref]bool{}, map[string]map[Ref]bool{}, map[Share]bool{}
+	for _, w := range waiters {
 		in, own := namespaces[w.Namespace], 0
 		if in == nil {
 			in = map[Ref]bool{}
 			namespaces[w.Namespace] = in
 		}
-		for _, watch := range w.watches {
+		for _, watch := range w.Watches {
 			if own < maxPolicyWatches && (in[watch] || len(in) < maxNamespaceWatches) &&
 				(all[watch] || len(all) < maxWatches) {
 				all[watch], in[watch] = true, true
 				own++
 				continue
 			}
-			if b.beyond[w.NamespacedName] == nil {
-				b.beyond[w.NamespacedName] = map[Ref]bool{}
-			}
-			b.beyond[w.NamespacedName][watch] = true
+			beyond[Share{w.NamespacedName, watch}] = true
 		}
 	}
-}
-
-// Beyond reports whether an object exceeds the limits of a Policy.
-func (b *Budget) Beyond(policy types.NamespacedName, object Ref) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	watch, ok := watchOf(object)
-	return ok && b.beyond[policy][watch]
+	return beyond
 }
 
 // TooManyText returns the message for a dependency beyond the limits.

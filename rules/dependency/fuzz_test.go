@@ -42,7 +42,7 @@ func FuzzRead(f *testing.F) {
 		_ = json.Unmarshal(liveData, &live) // nil is a missing object
 
 		read := Read(p)
-		scoped := read.Scoped(func(_, kind string) bool { return len(kind)%2 == 0 })
+		scoped := read.Scoped(p, func(_, kind string) bool { return len(kind)%2 == 0 })
 		checkRead(t, p, read)
 		checkRead(t, p, scoped)
 		g := NewGraph([]*Policy{read}, nil)
@@ -61,7 +61,7 @@ func FuzzRead(f *testing.F) {
 			out := Decide(TemplateInput{Template: *tm, Results: results, Cycle: g.Cycle(app()),
 				Live: LiveOf(live, read)})
 			checkText(t, "message", out.Message, maxMessage)
-			in.Outcomes, in.Objects = append(in.Outcomes, out), append(in.Objects, live)
+			in.Outcomes = append(in.Outcomes, out)
 		}
 		next, events := NextStatus(in)
 		for _, e := range events {

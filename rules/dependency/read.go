@@ -18,6 +18,11 @@ import (
 
 // Read reads a Policy with any content: a template that cannot be applied has a Fault that says why.
 func Read(p *policyv1.Policy) *Policy {
+	return read(p, func(string, string) bool { return false })
+}
+
+// read reads a Policy where cluster reports which kinds are cluster-scoped, besides those that are known to be.
+func read(p *policyv1.Policy, cluster func(group, kind string) bool) *Policy {
 	out := &Policy{
 		Namespace: p.Namespace, Name: p.Name, UID: p.UID, Generation: p.Generation,
 		Disabled: p.Spec.Disabled, Deleting: p.DeletionTimestamp != nil, NamesKnown: true,
@@ -37,8 +42,16 @@ func Read(p *policyv1.Policy) *Policy {
 			extras[i] = out.readDependencies(path+".extraDependencies", written.ExtraDependencies)
 		}
 	}
+	out.readMet(own, extras, p.Status.Details) // as they are written: all replicas agree on that
+	for _, list := range slices.Concat(extras, []dependencies{own}) {
+		for _, d := range list.list {
+			d.scope(cluster)
+		}
+	}
+	for i := range out.Templates {
+		out.Templates[i].Ref.scope(cluster)
+	}
 	out.unite(own, extras)
-	out.readMet(own, extras, p.Status.Details)
 	out.sameNames()
 	out.HidesTemplates = slices.ContainsFunc(out.Templates, func(t Template) bool {
 		return !t.Readable && len(t.Dependencies) > 0
@@ -334,43 +347,22 @@ func (c *Clash) Text(in string) string {
 	return c.Ref.String() + " " + in + " " + strings.Join(parts, " and ")
 }
 
-// Scoped returns the Policy without the namespaces of references to kinds that cluster reports as cluster-scoped. Read
-// knows the scope of only a few kinds.
-func (p *Policy) Scoped(cluster func(group, kind string) bool) *Policy {
-	scope := func(r Ref) Ref {
-		if r.Namespace != "" && cluster(r.Group, r.Kind) {
-			r.Namespace = ""
-		}
-		return r
+// scope removes the namespace of a cluster-scoped object.
+func (r *Ref) scope(cluster func(group, kind string) bool) {
+	if cluster(r.Group, r.Kind) {
+		r.Namespace = ""
 	}
-	changed := false
+}
+
+// Scoped returns a Policy that was read, or what Read returns of it where cluster reports kinds as cluster-scoped: Read
+// knows the scope of only a few.
+func (p *Policy) Scoped(written *policyv1.Policy, cluster func(group, kind string) bool) *Policy {
+	concerns := func(r Ref) bool { return r.Namespace != "" && cluster(r.Group, r.Kind) }
 	for i := range p.Templates {
 		t := &p.Templates[i]
-		changed = changed || scope(t.Ref) != t.Ref ||
-			slices.ContainsFunc(t.Dependencies, func(d *Dependency) bool { return scope(d.Ref) != d.Ref })
-	}
-	if !changed {
-		return p
-	}
-	scoped := map[*Dependency]*Dependency{}
-	out := *p
-	out.Templates, out.Conflicts, out.Duplicates = slices.Clone(p.Templates), slices.Clone(p.Conflicts),
-		slices.Clone(p.Duplicates)
-	for i := range out.Templates {
-		t := &out.Templates[i]
-		t.Ref = scope(t.Ref)
-		list := slices.Clone(t.Dependencies)
-		for j, d := range list {
-			if scoped[d] == nil {
-				changed := *d
-				changed.Ref, scoped[d] = scope(d.Ref), &changed
-			}
-			list[j] = scoped[d]
-		}
-		union := out.merge(list, nil)
-		if t.Dependencies = union.list; union.fault != "" {
-			t.fault(union.fault)
+		if concerns(t.Ref) || slices.ContainsFunc(t.Dependencies, func(d *Dependency) bool { return concerns(d.Ref) }) {
+			return read(written, cluster)
 		}
 	}
-	return &out
+	return p
 }

@@ -418,7 +418,7 @@ func TestClashesAreBounded(t *testing.T) {
 }
 
 func TestScoped(t *testing.T) {
-	p := Read(stored(t, `spec:
+	written := stored(t, `spec:
   dependencies:
   - {apiVersion: example.com/v1, kind: Cluster, name: c, namespace: a, compliance: Compliant}
   - {apiVersion: example.com/v1, kind: Widget, name: w, compliance: Compliant}
@@ -426,33 +426,40 @@ func TestScoped(t *testing.T) {
   - objectDefinition: {apiVersion: example.com/v1, kind: Cluster, metadata: {name: mine}}
     extraDependencies: [{apiVersion: example.com/v1, kind: Cluster, name: c, namespace: b, compliance: NonCompliant}]
   - objectDefinition: {apiVersion: example.com/v1, kind: Widget, metadata: {name: w2}}
-`))
+  - objectDefinition: {apiVersion: policy.open-cluster-management.io/v1beta1, kind: OperatorPolicy, metadata: {name: o}}
+`)
+	p := Read(written)
 	before := fmt.Sprintf("%+v", *p)
-	scoped := p.Scoped(func(group, kind string) bool { return group == "example.com" && kind == "Cluster" })
+	scoped := p.Scoped(written, func(group, kind string) bool { return group == "example.com" && kind == "Cluster" })
 	if got := fmt.Sprintf("%+v", *p); got != before {
 		t.Errorf("the Policy itself has changed from\n%s to\n%s", before, got)
 	}
 	var got []string
-	for _, tm := range scoped.Templates {
+	for i, tm := range scoped.Templates {
+		if tm.Met != p.Templates[i].Met || i == 2 && tm.Met == "" {
+			t.Errorf("replicas that do not know the scopes see other dependencies than %q met: %q", tm.Met, p.Templates[i].Met)
+		}
 		got = append(got, tm.Ref.String()+": "+strings.Join(refs(tm.Dependencies), ", ")+tm.Fault)
 	}
 	want := []string{
 		"Cluster.example.com mine: Cluster.example.com c Compliant v1, Widget.example.com shop/w Compliant v1" +
 			"waits for Cluster.example.com c in states Compliant (spec.dependencies[0]) and NonCompliant (spec.policy-templates[0].extraDependencies[0]): keep one",
 		"Widget.example.com shop/w2: Cluster.example.com c Compliant v1, Widget.example.com shop/w Compliant v1",
+		"OperatorPolicy shop/o: Cluster.example.com c Compliant v1, Widget.example.com shop/w Compliant v1",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	p = Read(stored(t, "spec: {policy-templates: [{objectDefinition: {apiVersion: example.com/v1, kind: Cluster, metadata: {name: a}}}, {objectDefinition: {apiVersion: a/v1, kind: A, metadata: {name: b}}}]}"))
-	if scoped := p.Scoped(func(_, kind string) bool {
+	written = stored(t, "spec: {policy-templates: [{objectDefinition: {apiVersion: example.com/v1, kind: Cluster, metadata: {name: a}}}, {objectDefinition: {apiVersion: a/v1, kind: A, metadata: {name: b}}}]}")
+	p = Read(written)
+	if scoped := p.Scoped(written, func(_, kind string) bool {
 		return kind ==
 			"Cluster"
 	}); scoped.Templates[0].Ref.Namespace != "" || scoped.Templates[1].Ref.Namespace != "shop" ||
 		p.Templates[0].Ref.Namespace != "shop" {
 		t.Errorf("%+v", scoped.Templates)
 	}
-	if same := p.Scoped(func(string, string) bool { return false }); same != p {
+	if same := p.Scoped(written, func(string, string) bool { return false }); same != p {
 		t.Error("nothing has changed, so it is the same")
 	}
 }

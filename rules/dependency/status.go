@@ -31,9 +31,8 @@ type StatusInput struct {
 	// Policy has the present status.
 	Policy *policyv1.Policy
 	Read   *Policy
-	// Outcomes has one entry per template, in their order. Objects are what the templates created, nil if missing.
+	// Outcomes has one entry per template, in their order.
 	Outcomes []TemplateOutcome
-	Objects  []map[string]any
 	// Excluded is set where Opgate excludes the namespace of the Policy, so that the Policy has no effect.
 	Excluded bool
 	Now      time.Time
@@ -63,7 +62,7 @@ func NextStatus(in StatusInput) (policyv1.PolicyStatus, []Event) {
 		if !out.Unread || detail.ComplianceState != policyv1.ComplianceState(out.State) {
 			detail.ComplianceState, detail.Dependencies = policyv1.ComplianceState(out.State), out.Dependencies
 			previous := newest(detail.History)
-			detail.History = nextHistory(detail.History, out, in.object(i), now, maxDetails/len(in.Outcomes))
+			detail.History = nextHistory(detail.History, out, now, maxDetails/len(in.Outcomes))
 			if out.State != Unknown && !out.Notified && newest(detail.History) != previous {
 				events = append(events, Event{Warning: out.State != Compliant,
 					Message: text.Truncate(out.Template+": "+out.Message, maxEvent)})
@@ -76,13 +75,6 @@ func NextStatus(in StatusInput) (policyv1.PolicyStatus, []Event) {
 	next.Dependencies, next.PendingDependencies = listPending(in.Outcomes, next.Dependencies)
 	setCondition(&next.Conditions, s, in.Policy.Generation, now)
 	return next, events
-}
-
-func (in *StatusInput) object(i int) map[string]any {
-	if i < len(in.Objects) {
-		return in.Objects[i]
-	}
-	return nil
 }
 
 // maxConditionTemplates bounds the templates that the condition names.
@@ -160,10 +152,10 @@ const (
 	minHistory = 512
 )
 
-// nextHistory adds new messages. The newest message is always that of the present state, unless that is unknown: then
+// nextHistory adds a new message. The newest message is always that of the present state, unless that is unknown: then
 // nothing is added, but that the dependencies are met.
 func nextHistory(
-	before []policyv1.ComplianceHistory, out *TemplateOutcome, object map[string]any, now metav1.Time, size int,
+	before []policyv1.ComplianceHistory, out *TemplateOutcome, now metav1.Time, size int,
 ) []policyv1.ComplianceHistory {
 	size = max(size, minHistory)
 	says := text.Truncate(out.Message, size)
@@ -177,12 +169,7 @@ func nextHistory(
 	if newest(before) == says {
 		return bounded(before, size)
 	}
-	fresh := objectHistory(object, out, before)
-	if len(fresh) == 0 {
-		fresh = []policyv1.ComplianceHistory{{LastTimestamp: now}}
-	}
-	fresh[0].Message = says
-	return bounded(append(fresh, before...), size)
+	return bounded(append([]policyv1.ComplianceHistory{{LastTimestamp: now, Message: says}}, before...), size)
 }
 
 // newest returns the newest message.
@@ -191,43 +178,6 @@ func newest(history []policyv1.ComplianceHistory) string {
 		return ""
 	}
 	return history[0].Message
-}
-
-// objectHistory returns the entries of the object's own history that are not in before, newest first: it may have
-// changed more often than Opgate has read it. It returns nothing if the message to report is not from there.
-func objectHistory(
-	object map[string]any, out *TemplateOutcome, before []policyv1.ComplianceHistory,
-) []policyv1.ComplianceHistory {
-	list := entriesAt(object, "status", "history")
-	var fresh []policyv1.ComplianceHistory
-	for i, entry := range list[:min(len(list), maxHistory)] {
-		h, ok := objectEntry(entry, out.State, i == 0)
-		if i == 0 && (!ok || h.Message != out.Message) {
-			return nil
-		}
-		if !ok || i > 0 && len(before) > 0 && !h.LastTimestamp.After(before[0].LastTimestamp.Time) {
-			break
-		}
-		fresh = append(fresh, h)
-	}
-	return fresh
-}
-
-// objectEntry reads an entry of an object's history. Only the newest may omit its state: it is the present one.
-func objectEntry(entry map[string]any, state State, first bool) (policyv1.ComplianceHistory, bool) {
-	at, err := time.Parse(time.RFC3339, textAt(entry, "lastTimestamp"))
-	if err != nil {
-		return policyv1.ComplianceHistory{}, false
-	}
-	says := textAt(entry, "message")
-	if !first {
-		before, _, _ := strings.Cut(says, ";")
-		if state = State(strings.TrimSpace(before)); !known(state) {
-			return policyv1.ComplianceHistory{}, false
-		}
-	}
-	said, ok := stated(says, state)
-	return policyv1.ComplianceHistory{LastTimestamp: metav1.NewTime(at.UTC()).Rfc3339Copy(), Message: said}, ok
 }
 
 // bounded returns the newest messages that fit into size.

@@ -161,89 +161,6 @@ func TestStatusOfMovedTemplates(t *testing.T) {
 	}
 }
 
-// TestHistoryFromObjects: changes of the object between two reconciliations are reported too, with their times.
-func TestHistoryFromObjects(t *testing.T) {
-	entry := func(at, message string) string { return fmt.Sprintf("{lastTimestamp: %q, message: %q}", at, message) }
-	before := []policyv1.ComplianceHistory{{LastTimestamp: metav1.NewTime(
-		time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC)), Message: "Pending; waits"}}
-	for _, c := range []struct {
-		name, message string
-		history       []string
-		want          string
-	}{
-		{name: "all that is new", message: "Compliant; c",
-			history: []string{entry("2026-11-21T11:03:00.123456Z", "Compliant; c"),
-				entry("2026-11-21T11:02:00Z", "NonCompliant; b"), entry("2026-11-21T11:00:00.9Z", "Compliant; a")},
-			want: "[11:03:00 Compliant; c] [11:02:00 NonCompliant; b] [11:00:00 Pending; waits]"},
-		{name: "newer than what is told", message: "Compliant; c",
-			history: []string{entry("2026-11-21T11:03:00+01:00", "Compliant; c"),
-				entry("2026-11-21T11:02:00+01:00", "NonCompliant; b")},
-			// a clock that is behind: the newest still comes first
-			want: "[10:03:00 Compliant; c] [11:00:00 Pending; waits]"},
-		{name: "not what is to be told", message: "Pending; waits again",
-			history: []string{entry("2026-11-21T11:03:00Z", "Compliant; c")},
-			want:    "[12:00:00 Pending; waits again] [11:00:00 Pending; waits]"},
-		{name: "without its time", message: "Compliant; c", history: []string{"{message: Compliant; c}"},
-			want: "[12:00:00 Compliant; c] [11:00:00 Pending; waits]"},
-		{name: "without the state", message: "Compliant; c",
-			history: []string{entry("2026-11-21T11:03:00Z", "c"), entry("2026-11-21T11:02:00Z", "b")},
-			want:    "[11:03:00 Compliant; c] [11:00:00 Pending; waits]"},
-		{name: "other things", message: "Compliant; c",
-			history: []string{entry("2026-11-21T11:03:00Z", "Compliant; c"), "5",
-				entry("2026-11-21T11:02:00Z", "NonCompliant; b")},
-			want: "[11:03:00 Compliant; c] [11:00:00 Pending; waits]"},
-		{name: "the same again", message: "Pending; waits",
-			history: []string{entry("2026-11-21T11:30:00Z", "Pending; waits")}, want: "[11:00:00 Pending; waits]"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			o := made(t, "status: {history: ["+strings.Join(c.history, ", ")+"]}")
-			state, _, _ := strings.Cut(c.message, ";")
-			p := &policyv1.Policy{}
-			p.Status.Details = []*policyv1.DetailsPerTemplate{nil,
-				{TemplateMeta: metav1.ObjectMeta{Name: "x"}, History: before}}
-			in := StatusInput{Policy: p, Read: Read(p),
-				Outcomes: []TemplateOutcome{{Template: "x", State: State(state), Message: c.message}},
-				Objects:  []map[string]any{o}, Now: noon}
-			s, _ := NextStatus(in)
-			got := strings.TrimPrefix(strings.SplitN(statusText(s), "\n", 2)[1], "x "+state+": ")
-			if got != c.want {
-				t.Errorf("got  %s\nwant %s", got, c.want)
-			}
-		})
-	}
-}
-
-// TestFirstHistoryFromObject: an entry that cannot be read ends the import, and is not added itself.
-func TestFirstHistoryFromObject(t *testing.T) {
-	for _, second := range []string{"{message: NonCompliant; b}",
-		"{lastTimestamp: yesterday, message: NonCompliant; b}", "x",
-		`{lastTimestamp: "2026-11-21T11:02:00Z", message: b}`, `{lastTimestamp: "2026-11-21T11:02:00Z"}`} {
-		p := &policyv1.Policy{}
-		o := made(t, `status: {history: [{lastTimestamp: "2026-11-21T11:03:00Z", message: Compliant; c}, `+second+
-			`, {lastTimestamp: "2026-11-21T11:01:00Z", message: Compliant; a}]}`)
-		s, _ := NextStatus(StatusInput{Policy: p, Read: Read(p),
-			Outcomes: []TemplateOutcome{{Template: "x", State: Compliant, Message: "Compliant; c"}},
-			Objects:  []map[string]any{o}, Now: noon})
-		if got := statusText(s); !strings.HasSuffix(got, "x Compliant: [11:03:00 Compliant; c]") {
-			t.Errorf("%s: %s", second, got)
-		}
-	}
-}
-
-// TestWholeHistoryFromObject: for a template without history, all entries are new.
-func TestWholeHistoryFromObject(t *testing.T) {
-	p := &policyv1.Policy{}
-	o := made(t, `status: {history: [{lastTimestamp: "2026-11-21T11:03:00Z", message: Compliant; c}, {lastTimestamp: "2026-11-21T11:02:00Z", message: NonCompliant; b}]}`)
-	s, events := NextStatus(StatusInput{Policy: p, Read: Read(p),
-		Outcomes: []TemplateOutcome{{Template: "x", State: Compliant, Message: "Compliant; c"}},
-		Objects:  []map[string]any{o}, Now: noon})
-	if got := statusText(s); !strings.HasSuffix(got,
-		"x Compliant: [11:03:00 Compliant; c] [11:02:00 NonCompliant; b]") ||
-		eventText(events) != "Normal x: Compliant; c" {
-		t.Error(got, events)
-	}
-}
-
 // TestStatusAtTheStart: after a restart nothing has been read, which causes no writes.
 func TestStatusAtTheStart(t *testing.T) {
 	p := &policyv1.Policy{}
@@ -348,21 +265,18 @@ func TestStatusOfAnything(t *testing.T) {
 			now = now.Add(time.Duration(r.Int64N(int64(time.Hour))))
 			p.Generation++
 			in := StatusInput{Policy: p, Read: Read(p), Now: now}
-			for i := range 1 + r.IntN(4) {
+			for range 1 + r.IntN(4) {
 				state := []State{Compliant, NonCompliant, Pending, Unknown}[r.IntN(4)]
 				out := TemplateOutcome{Template: fmt.Sprint("t", r.IntN(5)), State: state}
 				if state != Unknown {
 					out.Message = message(state, strings.Repeat("x", r.IntN(3)*r.IntN(5000)))
 				}
 				in.Outcomes = append(in.Outcomes, out)
-				in.Objects = append(in.Objects, map[string]any{"status": map[string]any{"history": []any{map[string]any{
-					"lastTimestamp": now.Add(time.Duration(i) * time.Minute).Format(time.RFC3339Nano),
-					"message":       out.Message}}}})
 			}
 			next, _ := NextStatus(in)
 			p.Status = roundTrip(t, next)
 			again, events := NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: in.Outcomes,
-				Objects: in.Objects, Now: now.Add(time.Hour)})
+				Now: now.Add(time.Hour)})
 			if diff := cmp.Diff(p.Status, roundTrip(t, again)); diff != "" || len(events) > 0 {
 				t.Fatalf("seed %d: not settled: %v %s", seed, events, diff)
 			}

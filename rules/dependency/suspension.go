@@ -55,18 +55,21 @@ func (t *Template) Suspended() bool { return t.Reported != t.Met }
 // WasSuspended reports whether the template was waiting when it was evaluated last.
 func (t *Template) WasSuspended() bool { return t.Met != "" && t.Reported == unsatisfied }
 
+// inEffect reports whether the templates of the Policy count.
+func (p *Policy) inEffect() bool { return !p.Deleting && !p.Disabled && !p.Excluded }
+
 // Suspending returns the Policy that suspends an OperatorPolicy or a Constraint, as namespace/name, and a sentence on
 // what it waits for; both are empty if none does. The Policy decides, by its templates and its status. Labels,
 // annotations and owner references of the object do not count, since others may remove them.
 func (g *Graph) Suspending(object Ref) (policy, waits string) {
 	for _, m := range g.producersOf(object) {
 		p, t := m.policy, &m.policy.Templates[m.template]
-		if t.Suspended() && !p.Deleting && !p.Disabled && !p.Excluded {
+		if t.Suspended() && p.inEffect() {
 			return p.Namespace + "/" + p.Name, p.waits(t.Name)
 		}
 	}
 	for _, m := range g.producersOf(object.any()) {
-		if p := m.policy; !p.Deleting && !p.Disabled && !p.Excluded {
+		if p := m.policy; p.inEffect() {
 			return p.Namespace + "/" + p.Name, p.waits("")
 		}
 	}
@@ -78,7 +81,7 @@ func (g *Graph) Suspending(object Ref) (policy, waits string) {
 func (g *Graph) CreatedBy(object Ref) string {
 	for _, m := range g.producersOf(object) {
 		p, t := m.policy, &m.policy.Templates[m.template]
-		if t.Fault == "" && !p.Deleting && !p.Disabled && !p.Excluded {
+		if t.Fault == "" && p.inEffect() {
 			return p.Namespace + "/" + p.Name
 		}
 	}

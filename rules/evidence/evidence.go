@@ -38,32 +38,37 @@ func ConsentExpiry(m *olm.ObjectMeta) Expiry {
 	return Expiry{metakey.ConsentExpires, m.Annotations.ConsentExpires}
 }
 
-// At returns the time of the end. Outcomes: without an end never is true; a value that cannot be read, or that is
-// marked as ended, is not known, and has ended.
-func (e Expiry) At() (end time.Time, never, known bool) {
-	if e.Value == "" {
-		return time.Time{}, true, true
-	}
+// At returns the time of the end; known is false without one, and for a value that cannot be read or is marked as ended.
+func (e Expiry) At() (end time.Time, known bool) {
 	end, err := time.Parse(time.RFC3339, e.Value)
-	return end, false, err == nil
+	return end, err == nil
 }
 
 // Ended returns that something has ended at a time, to follow its noun; "" if it is in force.
 func (e Expiry) Ended(now time.Time) string {
-	end, never, known := e.At()
+	end, known := e.At()
 	switch {
-	case never:
+	case e.Value == "":
 		return ""
 	case !known && e.marked():
-		return strings.TrimSpace("ended " + e.markedAt())
+		return strings.TrimSpace("ended " + e.Unmarked().at("at "))
 	case !known:
 		return "has an end that cannot be read, " + text.Quote(text.Truncate(e.Value, MaxShown))
 	case now.IsZero():
-		return "ends at " + end.Format(time.RFC3339) + ", and the time is not known"
+		return "ends " + e.at("at ") + ", and the time is not known"
 	case now.Before(end):
 		return ""
 	}
-	return "ended at " + end.Format(time.RFC3339)
+	return "ended " + e.at("at ")
+}
+
+// at returns the end after a word; "" if it is not known.
+func (e Expiry) at(word string) string {
+	end, known := e.At()
+	if !known {
+		return ""
+	}
+	return word + end.Format(time.RFC3339)
 }
 
 // EndedText is ended with the annotation.
@@ -88,15 +93,6 @@ func (e Expiry) Unmarked() Expiry {
 	return e
 }
 
-// markedAt returns when something that is marked ended, as "at <time>"; "" if that is not known.
-func (e Expiry) markedAt() string {
-	end, never, known := e.Unmarked().At()
-	if never || !known {
-		return ""
-	}
-	return "at " + end.Format(time.RFC3339)
-}
-
 // Accepted is what to write after the end.
 func (e Expiry) Accepted() string {
 	return "allowed in annotation " + e.annotation +
@@ -105,31 +101,25 @@ func (e Expiry) Accepted() string {
 
 // Malformed reports whether the value neither is a time nor states that the end has come.
 func (e Expiry) Malformed() bool {
-	_, _, known := e.At()
-	return !known && !e.marked()
+	_, known := e.At()
+	return e.Value != "" && !known && !e.marked()
 }
 
 // Later reports whether the end comes later than another one.
 func (e Expiry) Later(than Expiry) bool {
-	end, never, known := e.At()
-	other, otherNever, otherKnown := than.At()
+	end, known := e.At()
+	other, otherKnown := than.At()
 	switch {
-	case !known || otherNever:
+	case e.Value != "" && !known || than.Value == "":
 		return false
-	case never || !otherKnown:
+	case e.Value == "" || !otherKnown:
 		return true
 	}
 	return end.After(other)
 }
 
 // Until returns the end of what is in force, as " until <time>"; "" without one.
-func (e Expiry) Until() string {
-	end, never, known := e.At()
-	if never || !known {
-		return ""
-	}
-	return " until " + end.Format(time.RFC3339)
-}
+func (e Expiry) Until() string { return e.at(" until ") }
 
 // Of returns when the overrides and consents of a plan end that still count for what OLM has not installed.
 func Of(plan *olm.InstallPlan) []Expiry {
@@ -151,7 +141,7 @@ func Of(plan *olm.InstallPlan) []Expiry {
 func EndMarks(plan *olm.InstallPlan, now time.Time) map[string]string {
 	var ended map[string]string
 	for _, e := range Of(plan) {
-		if end, never, known := e.At(); known && !never && !now.IsZero() && !now.Before(end) {
+		if end, known := e.At(); known && !now.IsZero() && !now.Before(end) {
 			if ended == nil {
 				ended = map[string]string{}
 			}

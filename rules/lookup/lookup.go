@@ -5,9 +5,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
-	"text/template/parse"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,10 +16,6 @@ import (
 
 // Any is the group and the kind of a Lookup whose kind is computed.
 const Any = "*"
-
-// maxText bounds the text that is parsed, in bytes: parsing recurses as deep as the text is nested. Longer text counts
-// as not understood.
-const maxText = 64 << 10
 
 // Lookup is one object that templates look up, by name and, if its kind has namespaces, namespace. Without a name it is
 // every object of the kind, in all namespaces: the template lists them, or computes the name or the namespace.
@@ -61,11 +57,17 @@ var functions = map[string]struct {
 	"hasNodesWithExactRoles": {kind: "Node"},
 }
 
+// call matches the name of such a function where a template may call it, and the strings that follow it. A name cannot
+// be computed, so that every call is found; one in a comment or in other text counts as well.
+var call = regexp.MustCompile(`\b(` + strings.Join(slices.Collect(maps.Keys(functions)), "|") + `)((?:\s+"[^"\\]*")*)(?:[\s|,:()}]|$)`)
+
+// literal matches one of the strings.
+var literal = regexp.MustCompile(`"([^"]*)"`)
+
 // anything is what a template may look up that is not understood.
 var anything = Lookup{Group: Any, Kind: Any}
 
-// Of returns what the template text in a value, as it is encoded in JSON, looks up, sorted and each once. Text that
-// names a function that looks up and is not understood counts as a lookup of any kind.
+// Of returns what the template text in a value, as it is encoded in JSON, looks up, sorted and each once.
 func Of(value any) []Lookup {
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -86,141 +88,49 @@ func Of(value any) []Lookup {
 func collect(value any, found map[Lookup]bool) {
 	switch value := value.(type) {
 	case string:
-		ofText(value, found)
+		if !strings.Contains(value, "{{") || strings.Contains(value, "{{hub") { // hub templates are not resolved
+			return
+		}
+		for _, match := range call.FindAllStringSubmatch(value, -1) {
+			var arguments []string
+			for _, argument := range literal.FindAllStringSubmatch(match[2], -1) {
+				arguments = append(arguments, argument[1])
+			}
+			found[called(match[1], arguments)] = true
+		}
 	case []any:
 		for _, item := range value {
 			collect(item, found)
 		}
 	case map[string]any:
 		for name, item := range value {
-			ofText(name, found)
+			collect(name, found)
 			collect(item, found)
 		}
 	}
 }
 
-// ofText adds the lookups of one string. Policies are resolved in larger parts, so a string may be only a part of a
-// template: then it does not parse.
-func ofText(text string, found map[Lookup]bool) {
-	if !named(text) || strings.Contains(text, "{{hub") { // a part with hub templates is not resolved
-		return
-	}
-	if len(text) > maxText {
-		found[anything] = true
-		return
-	}
-	tree := parse.New("policy")
-	tree.Mode = parse.SkipFuncCheck
-	trees := map[string]*parse.Tree{}
-	if _, err := tree.Parse(text, "{{", "}}", trees); err != nil || len(trees) > 1 {
-		found[anything] = true
-		return
-	}
-	w := walk{found}
-	w.list(tree.Root)
-}
-
-// named reports whether text names a function that looks up.
-func named(text string) bool {
-	for name := range functions {
-		if strings.Contains(text, name) {
-			return true
-		}
-	}
-	return false
-}
-
-// walk adds the lookups of nodes.
-type walk struct{ found map[Lookup]bool }
-
-func (w walk) list(list *parse.ListNode) {
-	if list == nil {
-		return
-	}
-	for _, node := range list.Nodes {
-		w.node(node)
-	}
-}
-
-func (w walk) node(node parse.Node) {
-	switch node := node.(type) {
-	case *parse.ActionNode:
-		w.pipe(node.Pipe)
-	case *parse.IfNode:
-		w.branch(&node.BranchNode)
-	case *parse.WithNode:
-		w.branch(&node.BranchNode)
-	case *parse.RangeNode:
-		w.branch(&node.BranchNode)
-	case *parse.PipeNode:
-		w.pipe(node)
-	case *parse.ChainNode:
-		w.node(node.Node)
-	case *parse.IdentifierNode: // a call without arguments, as an argument of another
-		if _, looks := functions[node.Ident]; looks {
-			w.found[anything] = true
-		}
-	case *parse.TextNode, *parse.CommentNode, *parse.BreakNode, *parse.ContinueNode, *parse.BoolNode, *parse.DotNode,
-		*parse.FieldNode, *parse.NilNode,
-		*parse.NumberNode, *parse.StringNode, *parse.VariableNode:
-	default:
-		w.found[anything] = true
-	}
-}
-
-func (w walk) branch(branch *parse.BranchNode) {
-	w.pipe(branch.Pipe)
-	w.list(branch.List)
-	w.list(branch.ElseList)
-}
-
-func (w walk) pipe(pipe *parse.PipeNode) {
-	if pipe == nil {
-		return
-	}
-	for i, c := range pipe.Cmds {
-		arguments := c.Args
-		if first, ok := arguments[0].(*parse.IdentifierNode); ok {
-			arguments = arguments[1:]
-			if f, looks := functions[first.Ident]; looks {
-				w.found[call(f.group, f.kind, f.arguments, arguments, i > 0)] = true
-			}
-		}
-		for _, argument := range arguments {
-			w.node(argument)
-		}
-	}
-}
-
-// call returns what one call looks up. If the last argument is piped to it, that is computed.
-func call(group, kind string, number int, arguments []parse.Node, piped bool) Lookup {
-	text := make([]string, number)
-	literal := make([]bool, number)
-	for i := range min(number, len(arguments)) {
-		if s, ok := arguments[i].(*parse.StringNode); ok {
-			text[i], literal[i] = s.Text, true
-		}
-	}
-	if len(arguments) < number && !piped {
-		return anything // it fails
-	}
-	if kind == "" {
-		version, err := schema.ParseGroupVersion(text[0])
-		if err != nil || !literal[0] || !literal[1] || text[0] == "" || !isKind(text[1]) {
+// called returns what one call looks up, by the arguments that are not computed, up to the first that is.
+func called(function string, arguments []string) Lookup {
+	f := functions[function]
+	if f.kind == "" {
+		if len(arguments) < 2 || arguments[0] == "" ||
+			len(validation.IsDNS1035Label(strings.ToLower(arguments[1]))) > 0 {
 			return anything
 		}
-		group, kind, text, literal = version.Group, text[1], text[2:], literal[2:]
+		version, err := schema.ParseGroupVersion(arguments[0])
+		if err != nil {
+			return anything
+		}
+		f.group, f.kind, arguments, f.arguments = version.Group, arguments[1], arguments[2:], f.arguments-2
 	}
-	l := Lookup{Group: group, Kind: kind}
-	namespace, name := "", 0
-	if len(text) == 2 {
-		namespace, name = text[0], 1
+	l := Lookup{Group: f.group, Kind: f.kind}
+	switch {
+	case len(arguments) < f.arguments || f.arguments == 0 || arguments[f.arguments-1] == "":
+	case f.arguments == 2:
+		l.Namespace, l.Name = arguments[0], arguments[1]
+	default:
+		l.Name = arguments[0]
 	}
-	if slices.Contains(literal, false) || len(text) == 0 || text[name] == "" {
-		return l
-	}
-	l.Namespace, l.Name = namespace, text[name]
 	return l
 }
-
-func isKind(kind string) bool { return len(validation.IsDNS1035Label(strings.ToLower(kind))) == 0 }

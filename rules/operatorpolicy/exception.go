@@ -42,14 +42,11 @@ type ExceptionSpec struct {
 
 // Exception is one that is prepared for judging.
 type Exception struct {
+	ExceptionSpec
 	// index is the one in spec.exceptions.
-	index      int
-	entries    []string
-	pkg        string
-	namespaces []string
-	rules      []verdict.RuleID
-	reason     string
-	expires    time.Time
+	index    int
+	versions VersionList
+	expires  time.Time
 	// ended is set if the leader has seen the end, or a later one, of which the status has the latest: a clock that is
 	// behind, or was set back, does not open the exception again, nor does a write that shortens or narrows it.
 	ended bool
@@ -102,8 +99,8 @@ func ReadExceptions(
 func readException(path *field.Path, from *ExceptionSpec, known []string) (e Exception, errs field.ErrorList) {
 	versions, ids := path.Child("versions"), path.Child("rules")
 	names, faults := (&reader{}).list(versions, from.Versions)
-	e = Exception{entries: names, pkg: from.Package, namespaces: from.Namespaces, reason: from.Reason}
-	switch n := len(e.entries); {
+	e = Exception{ExceptionSpec: *from, versions: newVersionList(names)}
+	switch n := len(names); {
 	case n == 0:
 		errs = append(errs, field.Required(versions, "name the ClusterServiceVersions that the exception is for"))
 	case n > maxExceptionVersions:
@@ -115,44 +112,20 @@ func readException(path *field.Path, from *ExceptionSpec, known []string) (e Exc
 		if !slices.Contains(known, id) {
 			errs = append(errs, field.NotSupported(ids.Index(i), text.Truncate(id, maxShown), known))
 		}
-		e.rules = append(e.rules, verdict.RuleID(id))
 	}
 	expires, faults := moment(path.Child("expires"), from.Expires)
 	e.expires = expires
 	return e, append(errs, faults...)
 }
 
-func (e *Exception) ruleNames() []string {
-	var names []string
-	for _, id := range e.rules {
-		names = append(names, string(id))
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-// names returns the names that the exception is for, with some contents or any.
-func (e *Exception) names() []string {
-	var names []string
-	for _, entry := range e.entries {
-		name, _ := olm.CutDigest(entry)
-		names = append(names, name)
-	}
-	return names
-}
-
-// matches reports whether the exception is for a ClusterServiceVersion with a bundle image, of which the digest is ""
-// if it is not known.
-func (e *Exception) matches(csv, digest string) bool {
-	if strings.Contains(csv, "@") {
-		return false // an entry with a digest is no name
-	}
-	return slices.Contains(e.entries, csv) || digest != "" && slices.Contains(e.entries, csv+"@"+digest)
-}
-
 // in reports whether the exception counts in a namespace.
 func (e *Exception) in(namespace string) bool {
-	return len(e.namespaces) == 0 || slices.Contains(e.namespaces, namespace)
+	return len(e.Namespaces) == 0 || slices.Contains(e.Namespaces, namespace)
+}
+
+// sets reports whether the exception sets a rule aside in a namespace while it is in force.
+func (e *Exception) sets(id verdict.RuleID, namespace string) bool {
+	return slices.Contains(e.Rules, string(id)) && e.in(namespace)
 }
 
 // inForce reports whether the exception counts at a time. It does not while the time is not known.
@@ -163,14 +136,14 @@ func (e *Exception) inForce(now time.Time) bool {
 // Text returns the exception of a source as messages name it, after "set aside by".
 func (e *Exception) Text(source string) string {
 	return fmt.Sprintf("exception %d of %s until %s (%s)", e.index+1, source, e.expires.Format(time.RFC3339),
-		text.Quote(e.reason))
+		text.Quote(e.Reason))
 }
 
 // For returns the exception by which a rule does not refuse a ClusterServiceVersion in a namespace at a time; nil for
 // none. The digest is that of its bundle image, "" if it is not known.
 func (l Exceptions) For(id verdict.RuleID, csv, digest, namespace string, now time.Time) *Exception {
 	for i := range l {
-		if e := &l[i]; slices.Contains(e.rules, id) && e.inForce(now) && e.in(namespace) && e.matches(csv, digest) {
+		if e := &l[i]; e.sets(id, namespace) && e.inForce(now) && e.versions.Matches(csv, digest) {
 			return e
 		}
 	}
@@ -180,7 +153,7 @@ func (l Exceptions) For(id verdict.RuleID, csv, digest, namespace string, now ti
 // ForName is For in a namespace for a ClusterServiceVersion of which the contents are not known: there the name counts.
 func (l Exceptions) ForName(id verdict.RuleID, csv, namespace string, now time.Time) bool {
 	return slices.ContainsFunc(l, func(e Exception) bool {
-		return slices.Contains(e.rules, id) && e.inForce(now) && e.in(namespace) && slices.Contains(e.names(), csv)
+		return e.sets(id, namespace) && e.inForce(now) && e.versions.Mentions(csv)
 	})
 }
 
@@ -189,8 +162,8 @@ func (l Exceptions) ForName(id verdict.RuleID, csv, namespace string, now time.T
 func (l Exceptions) Names(id verdict.RuleID, now time.Time) []string {
 	var names []string
 	for i := range l {
-		if e := &l[i]; slices.Contains(e.rules, id) && e.inForce(now) {
-			names = append(names, e.names()...)
+		if e := &l[i]; slices.Contains(e.Rules, string(id)) && e.inForce(now) {
+			names = append(names, e.versions.names()...)
 		}
 	}
 	slices.Sort(names)
@@ -199,48 +172,39 @@ func (l Exceptions) Names(id verdict.RuleID, now time.Time) []string {
 
 // NeedsDigest reports whether an exception names a ClusterServiceVersion with a digest.
 func (l Exceptions) NeedsDigest(csv string) bool {
-	return slices.ContainsFunc(l, func(e Exception) bool {
-		return slices.ContainsFunc(e.entries, func(entry string) bool { return strings.HasPrefix(entry, csv+"@") })
-	})
+	return slices.ContainsFunc(l, func(e Exception) bool { return e.versions.digested(csv) })
 }
 
 // Was reports whether a rule was set aside for a ClusterServiceVersion in a namespace at a time of the past, whether or
 // not that has ended since.
 func (l Exceptions) Was(id verdict.RuleID, csv, namespace string, then time.Time) bool {
 	return slices.ContainsFunc(l, func(e Exception) bool {
-		return slices.Contains(e.rules, id) && e.in(namespace) && slices.Contains(e.names(), csv) &&
-			then.Before(e.expires)
+		return e.sets(id, namespace) && e.versions.Mentions(csv) && then.Before(e.expires)
 	})
 }
 
 // End returns when the first exception ends of those in force; zero if none is.
-func (l Exceptions) End(now time.Time) time.Time {
-	return l.earliest(now, func(expires time.Time) time.Time { return expires })
-}
-
-// Next returns when the time alone ends an exception, or makes it one that ends soon; zero for never.
-func (l Exceptions) Next(now time.Time) time.Time {
-	return l.earliest(now, func(expires time.Time) time.Time {
-		if notice := expires.Add(-Notice); now.Before(notice) {
-			return notice
-		}
-		return expires
-	})
-}
-
-// earliest returns the earliest of the times of the exceptions in force, by when they end; zero for none.
-func (l Exceptions) earliest(now time.Time, of func(expires time.Time) time.Time) (first time.Time) {
+func (l Exceptions) End(now time.Time) (first time.Time) {
 	for i := range l {
-		if at := of(l[i].expires); l[i].inForce(now) && (first.IsZero() || at.Before(first)) {
-			first = at
+		if e := &l[i]; e.inForce(now) && (first.IsZero() || e.expires.Before(first)) {
+			first = e.expires
 		}
 	}
 	return first
 }
 
+// Next returns when the time alone ends an exception, or makes it one that ends soon; zero for never.
+func (l Exceptions) Next(now time.Time) time.Time {
+	next := l.End(now)
+	if later := l.End(now.Add(Notice)); !later.IsZero() && (later.Add(-Notice).Before(next)) {
+		next = later.Add(-Notice)
+	}
+	return next
+}
+
 // Of returns the exceptions that name a package, or none.
 func (l Exceptions) Of(pkg string) Exceptions {
-	return slices.DeleteFunc(slices.Clone(l), func(e Exception) bool { return e.pkg != "" && e.pkg != pkg })
+	return slices.DeleteFunc(slices.Clone(l), func(e Exception) bool { return e.Package != "" && e.Package != pkg })
 }
 
 // Ended returns the latest end of those that have ended, for the status; nothing if none has.
@@ -276,14 +240,14 @@ func (l Exceptions) Widened(before Exceptions) []string {
 // widens reports whether the exception sets a rule aside for a name that none of some others does for as long and
 // everywhere. A name with a digest is not wider than one without.
 func (e *Exception) widens(others Exceptions) bool {
-	for _, entry := range e.entries {
+	for _, entry := range e.versions.Entries {
 		name, _ := olm.CutDigest(entry)
-		for _, id := range e.rules {
+		for _, id := range e.Rules {
 			covered := func(o Exception) bool {
-				return slices.Contains(o.rules, id) && !e.expires.After(o.expires) && (o.pkg == "" || o.pkg == e.pkg) &&
-					(slices.Contains(o.entries, entry) || slices.Contains(o.entries, name)) &&
-					(len(o.namespaces) == 0 || len(e.namespaces) > 0 &&
-						!slices.ContainsFunc(e.namespaces, func(n string) bool { return !o.in(n) }))
+				return slices.Contains(o.Rules, id) && !e.expires.After(o.expires) && (o.Package == "" || o.Package == e.Package) &&
+					(slices.Contains(o.versions.Entries, entry) || o.versions.Lists(name)) &&
+					(len(o.Namespaces) == 0 || len(e.Namespaces) > 0 &&
+						!slices.ContainsFunc(e.Namespaces, func(n string) bool { return !o.in(n) }))
 			}
 			if !slices.ContainsFunc(others, covered) {
 				return true
@@ -304,14 +268,14 @@ func (l Exceptions) At(now time.Time) ExceptionState {
 	var s ExceptionState
 	for i := range l {
 		e := &l[i]
-		set, names := text.Names(e.ruleNames(), verdict.MaxListed), text.Names(e.entries, verdict.MaxListed)
-		if e.pkg != "" {
-			names += " of package " + text.Name(e.pkg)
+		set, names := text.Names(unique(slices.Clone(e.Rules)), verdict.MaxListed), text.Names(e.versions.Entries, verdict.MaxListed)
+		if e.Package != "" {
+			names += " of package " + text.Name(e.Package)
 		}
-		if len(e.namespaces) > 0 {
-			names += " in " + text.Names(e.namespaces, verdict.MaxListed)
+		if len(e.Namespaces) > 0 {
+			names += " in " + text.Names(e.Namespaces, verdict.MaxListed)
 		}
-		until, reason := e.expires.Format(time.RFC3339), text.Quote(e.reason)
+		until, reason := e.expires.Format(time.RFC3339), text.Quote(e.Reason)
 		clause := fmt.Sprintf("exception %d sets %s aside for %s until %s (%s)", e.index+1, set, names, until, reason)
 		switch {
 		case !e.inForce(now):

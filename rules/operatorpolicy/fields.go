@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -221,18 +220,12 @@ type Age struct {
 	Least time.Duration
 	// Text is the duration as the policy has it.
 	Text string
-	// urgent are the names that it does not hold.
-	urgent []string
+	// Urgent are the names that it does not hold.
+	Urgent VersionList
 }
 
 // Holds reports whether any plan may be held.
 func (a *Age) Holds() bool { return a.Least > 0 }
-
-// Skips reports whether spec.urgent names a ClusterServiceVersion, or it with the digest of its bundle image, which is
-// "" if that is not known.
-func (a *Age) Skips(csv, digest string) bool {
-	return slices.Contains(a.urgent, csv) || digest != "" && slices.Contains(a.urgent, csv+"@"+digest)
-}
 
 // standard returns the default of a field of complianceConfig, by its name in Go.
 func standard(name string) policyv1beta2.ComplianceConfigAction {

@@ -1,6 +1,7 @@
 package operatorpolicy
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -11,10 +12,13 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // The fields of an OperatorGroup that name its target namespaces, of which OLM ignores the second one beside the first,
@@ -30,44 +34,42 @@ type Group struct {
 	Name string
 	// Fields are those of its spec that the policy sets, in the form of unstructured objects. An empty value sets nothing.
 	Fields map[string]any
-
-	names []string
+	// Names are the target namespaces that the policy lists.
+	Names []string
 }
 
-// Names returns the target namespaces that the policy lists.
-func (g *Group) Names() []string {
-	if g == nil {
+// operatorGroup reads spec.operatorGroup; nil if there is none. A policy selects its target namespaces in one way only.
+func (r *reader) operatorGroup(spec *policyv1beta2.OperatorPolicySpec) *Group {
+	written, path := spec.OperatorGroup, specPath.Child("operatorGroup")
+	if written == nil {
 		return nil
 	}
-	return g.names
-}
-
-// GroupOf returns the OperatorGroup that a policy names, nil if it names none, and a sentence on each field that cannot
-// be read.
-func GroupOf(spec *policyv1beta2.OperatorPolicySpec) (*Group, []string) {
-	written := spec.OperatorGroup
-	if written == nil {
-		return nil, nil
+	r.names(path, "name", written.Name, "namespace", written.Namespace, GroupAccount, written.ServiceAccountName)
+	if ns := spec.Subscription.Namespace; written.Namespace != "" && ns != "" && written.Namespace != ns &&
+		!isTemplate(written.Namespace+ns) {
+		r.invalid(path.Child("namespace"), written.Namespace,
+			fmt.Sprintf("must be the namespace of the subscription, %q, or be left out", ns))
 	}
-	group, problems := &Group{Name: written.Name, Fields: map[string]any{}}, []string(nil)
-	path := "spec.operatorGroup."
-	targets := Read[[]string](path+GroupTargets, written.TargetNamespaces, &problems)
-	selector := Read[map[string]any](path+GroupSelector, written.Selector, &problems)
-	if t := written.Target; t != nil { // the proposal's spelling of the two; a policy that uses both is not valid
-		targets = append(targets, Read[[]string](path+"target.namespaces", t.Namespaces, &problems)...)
-		if selector == nil {
-			selector = Read[map[string]any](path+"target.selector", t.Selector, &problems)
+	group, given := &Group{Name: written.Name, Fields: map[string]any{}}, ""
+	target := cmp.Or(written.Target, &policyv1beta2.OperatorGroupTarget{}) // the proposal's spelling of the two
+	for _, form := range []struct {
+		path  *field.Path
+		value *apiextensionsv1.JSON
+		read  func(*Group, *field.Path, *apiextensionsv1.JSON)
+	}{
+		{path.Child(GroupTargets), written.TargetNamespaces, r.targets},
+		{path.Child(GroupSelector), written.Selector, r.selector},
+		{path.Child("target", "namespaces"), target.Namespaces, r.targets},
+		{path.Child("target", "selector"), target.Selector, r.selector},
+	} {
+		switch {
+		case form.value == nil || string(form.value.Raw) == "null":
+		case given != "":
+			r.add(field.Forbidden(form.path, "the targets are already given by "+given+"; keep one of the two"))
+		default:
+			given = form.path.String()
+			form.read(group, form.path, form.value)
 		}
-	}
-	if len(targets) > 0 {
-		names := make([]any, len(targets))
-		for i, name := range targets {
-			names[i] = name
-		}
-		group.names, group.Fields[GroupTargets] = targets, names
-	}
-	if !EmptySelector(selector) {
-		group.Fields[GroupSelector] = selector
 	}
 	if written.ServiceAccountName != "" {
 		group.Fields[GroupAccount] = written.ServiceAccountName
@@ -75,10 +77,36 @@ func GroupOf(spec *policyv1beta2.OperatorPolicySpec) (*Group, []string) {
 	if written.UpgradeStrategy != "" {
 		group.Fields["upgradeStrategy"] = written.UpgradeStrategy
 	}
-	if static := Read[*bool](path+"staticProvidedAPIs", written.StaticProvidedAPIs, &problems); static != nil {
+	if static := decoded[*bool](r, path.Child("staticProvidedAPIs"), written.StaticProvidedAPIs); static != nil {
 		group.Fields["staticProvidedAPIs"] = *static
 	}
-	return group, problems
+	return group
+}
+
+// targets and selector keep what is valid alone: what is written may be deep, and large once it is decoded.
+func (r *reader) targets(g *Group, path *field.Path, value *apiextensionsv1.JSON) {
+	faults := len(r.errs)
+	names := decoded[[]string](r, path, value)
+	for i, name := range names {
+		if len(r.errs) >= verdict.MaxFaults {
+			break
+		}
+		for _, problem := range validation.IsDNS1123Label(name) {
+			r.invalid(path.Index(i), name, problem)
+		}
+	}
+	if len(r.errs) == faults && len(names) > 0 {
+		g.Names, g.Fields[GroupTargets] = names, Read[[]any](value)
+	}
+}
+
+func (r *reader) selector(g *Group, path *field.Path, value *apiextensionsv1.JSON) {
+	faults := len(r.errs)
+	selector := decoded[metav1.LabelSelector](r, path, value)
+	r.add(metav1validation.ValidateLabelSelector(&selector, metav1validation.LabelSelectorValidationOptions{}, path)...)
+	if written := Read[map[string]any](value); len(r.errs) == faults && !EmptySelector(written) {
+		g.Fields[GroupSelector] = written
+	}
 }
 
 // Targets reports whether the group is for some namespaces only.
@@ -90,11 +118,11 @@ func (g *Group) Targets() bool {
 // They are those of a stored OperatorGroup, or those that another policy sets: what that leaves open contradicts nothing.
 func (g *Group) Differs(from map[string]any, stored bool) string {
 	other := &Group{Fields: from}
-	for _, field := range slices.Sorted(maps.Keys(g.Fields)) {
-		has, set := from[field]
-		set = set || stored || (field == GroupTargets || field == GroupSelector) && other.Targets()
-		if set && !Same(field, has, g.Fields[field]) {
-			return field
+	for _, name := range slices.Sorted(maps.Keys(g.Fields)) {
+		has, set := from[name]
+		set = set || stored || (name == GroupTargets || name == GroupSelector) && other.Targets()
+		if set && !Same(name, has, g.Fields[name]) {
+			return name
 		}
 	}
 	return ""
@@ -107,15 +135,10 @@ func EmptySelector(selector map[string]any) bool {
 	return len(labels) == 0 && len(expressions) == 0
 }
 
-// Read decodes a field that may hold any JSON, and appends a sentence if it cannot be read.
-func Read[T any](path string, value *apiextensionsv1.JSON, problems *[]string) T {
-	var into T
-	if value == nil || len(value.Raw) == 0 {
-		return into
-	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(value.Raw, &into); err != nil {
-		*problems = append(*problems, fmt.Sprintf("%s: Invalid value: %s: %s", path,
-			text.Quote(text.Unquote(value.Raw)), err))
+// Read decodes a field that may hold any JSON; the zero value if it has another type, which is a fault of the policy.
+func Read[T any](value *apiextensionsv1.JSON) (into T) {
+	if value != nil && kjson.UnmarshalCaseSensitivePreserveInts(value.Raw, &into) != nil {
+		return *new(T)
 	}
 	return into
 }

@@ -9,9 +9,6 @@ import (
 
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
@@ -78,7 +75,7 @@ func parse(op *policyv1beta2.OperatorPolicy, exceptable []string, templates bool
 	p.Versions = newVersionList(r.versions(spec.Versions))
 	p.VersionRange = r.versionRange(spec.VersionRange)
 	p.Config = r.config(sub.Config)
-	r.operatorGroup(spec)
+	p.Group = r.operatorGroup(spec)
 	p.MaximumWait = r.duration("maximumWait", spec.MaximumWait)
 	r.complianceConfigs(spec)
 	p.exceptions = r.exceptions(op, exceptable)
@@ -103,15 +100,13 @@ func parse(op *policyv1beta2.OperatorPolicy, exceptable []string, templates bool
 // faults returns what is not valid, the fields that hold first. Of a field that the schema refuses it returns only that.
 func (r *reader) faults() field.ErrorList {
 	all := append(r.refused, slices.DeleteFunc(r.errs, func(err *field.Error) bool { return !r.admits(err.Field) })...)
-	slices.SortStableFunc(all, func(a, b *field.Error) int {
-		switch {
-		case holds(a.Field) == holds(b.Field):
+	rank := func(err *field.Error) int {
+		if holds(err.Field) {
 			return 0
-		case holds(a.Field):
-			return -1
 		}
 		return 1
-	})
+	}
+	slices.SortStableFunc(all, func(a, b *field.Error) int { return rank(a) - rank(b) })
 	return all[:min(len(all), verdict.MaxFaults)]
 }
 
@@ -204,8 +199,7 @@ func (r *reader) config(written *apiextensionsv1.JSON) (c olm.SubscriptionConfig
 		if c = c.Read(); c.Fault == "" {
 			c.Written = as // what is written alike has the same effect
 		} else {
-			_, errs := decoded[operatorsv1alpha1.SubscriptionConfig](specPath.Child("subscription", "config"), written)
-			r.add(errs...)
+			decoded[operatorsv1alpha1.SubscriptionConfig](r, specPath.Child("subscription", "config"), written)
 		}
 	}
 	return c
@@ -238,88 +232,19 @@ func (r *reader) duration(name, value string) time.Duration {
 	return d
 }
 
-func (r *reader) operatorGroup(spec *policyv1beta2.OperatorPolicySpec) {
-	group := spec.OperatorGroup
-	if group == nil {
-		return
-	}
-	path := specPath.Child("operatorGroup")
-	r.names(path, "name", group.Name, "namespace", group.Namespace, "serviceAccountName", group.ServiceAccountName)
-	if ns := spec.Subscription.Namespace; group.Namespace != "" && ns != "" && group.Namespace != ns &&
-		!isTemplate(group.Namespace+ns) {
-		r.invalid(path.Child("namespace"), group.Namespace,
-			fmt.Sprintf("must be the namespace of the subscription, %q, or be left out", ns))
-	}
-	r.add(targetFaults(path, group)...)
-}
-
-// targetFaults checks that an OperatorGroup selects its target namespaces in one way only.
-func targetFaults(path *field.Path, group *policyv1beta2.OperatorGroupTemplate) field.ErrorList {
-	type form struct {
-		path  *field.Path
-		value *apiextensionsv1.JSON
-		check func(*field.Path, *apiextensionsv1.JSON) field.ErrorList
-	}
-	forms := []form{
-		{path.Child("targetNamespaces"), group.TargetNamespaces, namespaceList},
-		{path.Child("selector"), group.Selector, labelSelector},
-	}
-	if t := group.Target; t != nil {
-		forms = append(forms, form{path.Child("target", "namespaces"), t.Namespaces, namespaceList},
-			form{path.Child("target", "selector"), t.Selector, labelSelector})
-	}
-	var errs field.ErrorList
-	var first *field.Path
-	for _, f := range forms {
-		if f.value == nil || string(f.value.Raw) == "null" {
-			continue
-		}
-		if first != nil {
-			errs = append(errs, field.Forbidden(f.path, "the targets are already given by "+first.String()+
-				"; keep one of the two"))
-			continue
-		}
-		first = f.path
-		errs = append(errs, f.check(f.path, f.value)...)
-	}
-	return errs
-}
-
-func namespaceList(path *field.Path, value *apiextensionsv1.JSON) field.ErrorList {
-	names, errs := decoded[[]string](path, value)
-	for i, name := range names {
-		if len(errs) >= verdict.MaxFaults {
-			break
-		}
-		for _, problem := range validation.IsDNS1123Label(name) {
-			errs = append(errs, field.Invalid(path.Index(i), name, problem))
-		}
-	}
-	return errs
-}
-
-func labelSelector(path *field.Path, value *apiextensionsv1.JSON) field.ErrorList {
-	selector, errs := decoded[metav1.LabelSelector](path, value)
-	return append(errs, metav1validation.ValidateLabelSelector(&selector,
-		metav1validation.LabelSelectorValidationOptions{}, path)...)
-}
-
-// decoded decodes a field that may hold template text instead of a structure. Unknown fields are errors.
-func decoded[T any](path *field.Path, value *apiextensionsv1.JSON) (T, field.ErrorList) {
-	var into T
-	if value == nil || isTemplate(string(value.Raw)) {
-		return into, nil
+// decoded decodes a field that may hold template text instead of a structure. Unknown fields are faults.
+func decoded[T any](r *reader, path *field.Path, value *apiextensionsv1.JSON) (into T) {
+	if value == nil || r.passes(string(value.Raw)) {
+		return into
 	}
 	strict, err := kjson.UnmarshalStrict(value.Raw, &into)
 	if err != nil {
-		return into, field.ErrorList{field.Invalid(path, text.Truncate(text.Unquote(value.Raw), 120), err.Error())}
+		r.invalid(path, text.Truncate(text.Unquote(value.Raw), 120), err.Error())
 	}
-	var errs field.ErrorList
 	for _, problem := range strict {
-		errs = append(errs, field.Invalid(path, field.OmitValueType{}, problem.Error()+
-			"; correct its name or remove it"))
+		r.invalid(path, field.OmitValueType{}, problem.Error()+"; correct its name or remove it")
 	}
-	return into, errs
+	return into
 }
 
 // NotASCII returns a text about the first non-ASCII character, which may only look like the one in a name.

@@ -7,10 +7,10 @@ import (
 	"encoding/json"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
@@ -51,6 +51,8 @@ type Policy struct {
 	// Deletion is whether what the policy governs may be deleted; Allow for a policy that informs.
 	Deletion policyv1beta2.DeletionAction
 
+	// Group is the OperatorGroup that the policy names; nil for none.
+	Group *Group
 	// Consent is which changes need consent; nil for a policy without spec.consent.
 	Consent *Consent
 	// CatalogImages is which images of catalogs are accepted; nil for a policy without spec.catalog.
@@ -170,9 +172,6 @@ func (p *Policy) Record(v *verdict.Verdict, id verdict.RuleID, f verdict.Finding
 	}
 }
 
-// Reference returns the policy as the API refers to it.
-func (p *Policy) Reference() *corev1.ObjectReference { return p.Ref().Reference() }
-
 // Unreadable returns why nothing that the policy governs is let through; "" if the policy can be judged by.
 func (p *Policy) Unreadable() string { return p.faults }
 
@@ -247,7 +246,7 @@ type Templated struct {
 
 // TemplatedParts are all of them.
 var TemplatedParts = []Templated{
-	{"spec.versions", func(s *policyv1beta2.OperatorPolicySpec) any { return &s.Versions }},
+	{"spec.versions", func(s *policyv1beta2.OperatorPolicySpec) any { return (*[]string)(&s.Versions) }},
 	{"spec.versionRange", func(s *policyv1beta2.OperatorPolicySpec) any { return &s.VersionRange }},
 	{"spec.subscription", func(s *policyv1beta2.OperatorPolicySpec) any { return &s.Subscription }},
 	{"spec.operatorGroup", func(s *policyv1beta2.OperatorPolicySpec) any { return &s.OperatorGroup }},
@@ -275,11 +274,8 @@ func unlessTemplate(s string) string {
 
 // TemplatesEnabled reports whether the policy framework resolves template text in this policy.
 func TemplatesEnabled(op *policyv1beta2.OperatorPolicy) bool {
-	switch op.Annotations[metakey.DisableTemplates] {
-	case "1", "t", "T", "true", "TRUE", "True": // what strconv.ParseBool accepts as true
-		return false
-	}
-	return true
+	disabled, _ := strconv.ParseBool(op.Annotations[metakey.DisableTemplates]) // another value disables nothing
+	return !disabled
 }
 
 // DependsOnCluster reports whether the meaning of a policy depends on cluster state: it has template text to resolve,
@@ -295,16 +291,11 @@ func dependsOnCluster(spec *policyv1beta2.OperatorPolicySpec, templates bool) bo
 // hasTemplate reports whether the JSON of a value contains template text.
 func hasTemplate(value any) bool {
 	raw, err := json.Marshal(value)
-	if err != nil {
+	var decoded any
+	if err != nil || json.Unmarshal(raw, &decoded) != nil {
 		return false // invalid JSON, which the API server never stores, has no template text
 	}
-	if bytes.Contains(raw, []byte(`\u007`)) { // braces may be escaped
-		var decoded any
-		if json.Unmarshal(raw, &decoded) != nil {
-			return false
-		}
-		raw, err = json.Marshal(decoded)
-	}
+	raw, err = json.Marshal(decoded) // without the escapes of what was written, as of braces
 	return err == nil && bytes.Contains(raw, []byte("{{"))
 }
 
@@ -324,16 +315,12 @@ func (p *Policy) Completed(completed *policyv1beta2.OperatorPolicy, problems []s
 		}
 		next = Parse(&restored, p.exceptable)
 	}
-	var faults []string
 	for _, err := range unfit {
 		if holds(err.Field) {
-			faults = append(faults, err.Field+" is not valid")
+			next.hold(err.Field + " is not valid")
 		}
 	}
-	if next.faults != "" {
-		faults = append(faults, next.faults)
-	}
-	next.faults, next.Invalid = strings.Join(faults, "; "), append(unfit, next.Invalid...)
+	next.Invalid = append(unfit, next.Invalid...)
 	next.MarkCompleted(problems)
 	return next
 }

@@ -33,14 +33,14 @@ func (r *reader) versions(entries []string) []string {
 }
 
 // urgent reads spec.urgent, in which template text is not resolved.
-func (r *reader) urgent(entries []string) []string {
+func (r *reader) urgent(entries []string) VersionList {
 	path := specPath.Child("urgent")
 	names, errs := (&reader{}).list(path, entries)
 	if len(names) > maxUrgent {
 		errs = field.ErrorList{field.TooMany(path, len(names), maxUrgent)}
 	}
 	r.add(errs...)
-	return names
+	return newVersionList(names)
 }
 
 // list returns the names in a list in the form of spec.versions, and why some of them cannot match the name of any
@@ -102,30 +102,12 @@ const maxUrgent = 64
 
 // VersionList is spec.versions, prepared for judging.
 type VersionList struct {
-	// Entries are the names, with their digests.
-	Entries []string
-	// byName are the indexes of entries, sorted by entry.
-	byName []uint16
-	// digests are, by name, those of the only bundle images that the name is listed for.
-	digests map[string][]string
+	// Entries are the names, with their digests, as they are written, and sorted the same in their order.
+	Entries, sorted []string
 }
 
-func newVersionList(names []string) VersionList {
-	l := VersionList{Entries: names}
-	l.byName = make([]uint16, len(l.Entries))
-	for i, entry := range l.Entries {
-		l.byName[i] = uint16(i) // at most maxVersions
-		name, digest := olm.CutDigest(entry)
-		if name == entry {
-			continue
-		}
-		if l.digests == nil {
-			l.digests = map[string][]string{}
-		}
-		l.digests[name] = append(l.digests[name], digest)
-	}
-	slices.SortFunc(l.byName, func(a, b uint16) int { return strings.Compare(l.Entries[a], l.Entries[b]) })
-	return l
+func newVersionList(entries []string) VersionList {
+	return VersionList{entries, slices.Sorted(slices.Values(entries))}
 }
 
 // names returns the names that are listed, with and without a digest.
@@ -140,16 +122,10 @@ func (l *VersionList) names() []string {
 	return names
 }
 
-// plainNames returns the names that are listed without a digest.
-func (l *VersionList) plainNames() []string {
-	return slices.DeleteFunc(l.names(), func(name string) bool { return !l.Lists(name) })
-}
-
 // Lists reports whether a name is listed for any contents. Names are compared byte by byte: a look-alike is another
 // name.
 func (l *VersionList) Lists(name string) bool {
-	_, listed := slices.BinarySearchFunc(l.byName, name,
-		func(i uint16, name string) int { return strings.Compare(l.Entries[i], name) })
+	_, listed := slices.BinarySearch(l.sorted, name)
 	return listed && !strings.Contains(name, "@") // an entry with a digest is no name
 }
 
@@ -157,12 +133,24 @@ func (l *VersionList) Lists(name string) bool {
 func (l *VersionList) Binds(name string) bool { return l.digested(name) && !l.Lists(name) }
 
 // digested reports whether a name is listed with a digest.
-func (l *VersionList) digested(name string) bool { return len(l.digests[name]) > 0 }
+func (l *VersionList) digested(name string) bool {
+	i, _ := slices.BinarySearch(l.sorted, name+"@")
+	return i < len(l.sorted) && strings.HasPrefix(l.sorted[i], name+"@")
+}
 
 // BindsTo reports whether a name is listed for a bundle image with a digest.
 func (l *VersionList) BindsTo(name, digest string) bool {
-	return slices.Contains(l.digests[name], digest)
+	_, listed := slices.BinarySearch(l.sorted, name+"@"+digest)
+	return listed
 }
+
+// Matches reports whether a name is listed, or is with the digest of a bundle image, which is "" if that is not known.
+func (l *VersionList) Matches(name, digest string) bool {
+	return l.Lists(name) || digest != "" && l.BindsTo(name, digest)
+}
+
+// Mentions reports whether a name is listed with some contents or any.
+func (l *VersionList) Mentions(name string) bool { return l.Lists(name) || l.digested(name) }
 
 // RestrictsVersions reports whether the policy allows only some versions of the package.
 func (p *Policy) RestrictsVersions() bool {
@@ -300,7 +288,8 @@ func (p *Policy) NameRules() NameRules {
 	case r.Unreadable:
 		return r
 	case p.MustNotHave:
-		r.Names, r.Range = p.Versions.plainNames(), p.VersionRange
+		digested := func(name string) bool { return !p.Versions.Lists(name) }
+		r.Names, r.Range = slices.DeleteFunc(p.Versions.names(), digested), p.VersionRange
 		// else it depends on the catalog, or on digests
 		r.Forbid = p.Catalog == olm.Catalog{} && (len(r.Names) > 0 || len(p.Versions.Entries) == 0)
 	default:

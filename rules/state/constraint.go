@@ -61,7 +61,7 @@ func SetRequests(b *constraint.Bundle, ns *Namespace) {
 	if problem != "" {
 		b.Unknown |= constraint.Release
 	}
-	demands := &olm.Demands{Spec: b.Spec, Grants: b.Grants, Scope: ns.scope()}
+	demands := &olm.Demands{Spec: b.Spec, Grants: b.Grants, Scope: olm.ScopeOf(ns.Groups())}
 	if demands.ScopeMatters() {
 		b.Unknown |= constraint.Scope // it must not read as named namespaces, which get fewer rights
 	}
@@ -152,20 +152,9 @@ func (n *Namespace) MayRefuse() bool { return len(n.Enforcing()) > 0 || n.Constr
 // RecordForNamespace records a finding without a single source: it refuses if the namespace has an enforcing policy or
 // a Constraint that applies, in the name of the first of these, and warns if policies only inform.
 func RecordForNamespace(v *verdict.Verdict, ns *Namespace, id verdict.RuleID, f verdict.Finding) {
-	if enforcing := ns.Enforcing(); len(enforcing) > 0 {
-		enforcing[0].Record(v, id, f)
-	} else if source, applies := ns.firstApplicable(); applies {
-		v.Record(id, source, true, f)
+	if sources := ns.Sources(); len(sources) > 0 {
+		v.Record(id, sources[0], true, f)
 	} else if ns.Governed() {
 		ns.Policies()[0].Record(v, id, f)
 	}
-}
-
-// firstApplicable returns the first Constraint that may refuse something here.
-func (n *Namespace) firstApplicable() (source verdict.PolicyRef, applies bool) {
-	applicable := n.Constraints().Applicable(n.ForConstraints())
-	if len(applicable) == 0 {
-		return verdict.PolicyRef{}, false
-	}
-	return ConstraintRef(applicable[0]), true
 }

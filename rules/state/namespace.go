@@ -262,9 +262,6 @@ func (n *Namespace) WithPolicy(p *operatorpolicy.Policy) *Namespace {
 	return NewNamespace(n.name, contents).WithReadings(n.readings)
 }
 
-// scope returns where operators here get the rights that their permissions ask for.
-func (n *Namespace) scope() olm.Scope { return olm.ScopeOf(n.Groups()) }
-
 // Operators returns the packages that are installed here or subscribed to, sorted. It contains "" if something is
 // installed of a package that is not known.
 func (n *Namespace) Operators() (packages []string) {

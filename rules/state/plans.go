@@ -68,12 +68,19 @@ func (n *Namespace) StepAccounts() []string {
 	return accounts
 }
 
-// Installs reports whether a ClusterServiceVersion is installed in the namespace; what only a Subscription shows is
-// not.
-func (n *Namespace) Installs(csv string) bool {
-	return csv != "" && slices.ContainsFunc(n.Installed(),
-		func(c Installed) bool { return c.Name == csv && c.Spec != nil })
+// Stored returns an installed ClusterServiceVersion, nil if it is not installed in the namespace, or if only a
+// Subscription shows it.
+func (n *Namespace) Stored(csv string) *Installed {
+	for i := range n.Installed() {
+		if c := &n.Installed()[i]; c.Name == csv && c.Spec != nil {
+			return c
+		}
+	}
+	return nil
 }
+
+// Installs reports whether Stored returns a ClusterServiceVersion.
+func (n *Namespace) Installs(csv string) bool { return csv != "" && n.Stored(csv) != nil }
 
 // Installed is the bundle of an installed ClusterServiceVersion; with the Channel and the Catalog of the Subscription
 // that installed it, and without a Spec if only the status of a Subscription shows it.
@@ -252,8 +259,11 @@ func (n *Namespace) JudgeText() string {
 // FirstJudge returns what has to judge each plan of a namespace before OLM runs it: a Constraint that may refuse
 // something here, or a policy.
 func (n *Namespace) FirstJudge() (source verdict.PolicyRef, found bool) {
-	if source, found = n.firstApplicable(); !found && n.known().judging != nil {
+	if applicable := n.Constraints().Applicable(n.ForConstraints()); len(applicable) > 0 {
+		return ConstraintRef(applicable[0]), true
+	}
+	if n.known().judging != nil {
 		return n.judging.Ref(), true
 	}
-	return source, found
+	return verdict.PolicyRef{}, false
 }

@@ -308,20 +308,10 @@ func (n *Namespace) removed(pkg string) bool {
 	return slices.ContainsFunc(n.Governing(pkg), forbids) && len(n.Subscribers(pkg)) == 0
 }
 
-// contents is the result of comparing an installed ClusterServiceVersion with its plan.
-type contents int
-
-const (
-	// contentsUnknown means that no plan has the manifest: the plan was deleted, or refers to an image.
-	contentsUnknown contents = iota
-	contentsSame
-	contentsChanged
-)
-
-// comparedWithPlans compares contents with those that plans have written under a name. Tenants may have written the status of a
-// plan before a policy governed the namespace: this is enough to report a difference, and never to allow one.
-func (n *Namespace) comparedWithPlans(csv string, spec *olm.CSVSpec) contents {
-	found := contentsUnknown
+// differsFromPlans reports whether plans have written other contents under a name, and none has written these. Tenants
+// may have written the status of a plan before a policy governed the namespace: this is enough to report a difference,
+// and never to allow one. It returns false if no plan has the manifest: it was deleted, or refers to an image.
+func (n *Namespace) differsFromPlans(csv string, spec *olm.CSVSpec) (differs bool) {
 	for _, plan := range n.Plans() {
 		if !plan.Spec.Approved {
 			continue
@@ -332,12 +322,12 @@ func (n *Namespace) comparedWithPlans(csv string, spec *olm.CSVSpec) contents {
 				continue
 			}
 			if s.Resource.Manifest.Spec.ContentsDigest() == spec.ContentsDigest() {
-				return contentsSame
+				return false
 			}
-			found = contentsChanged
+			differs = true
 		}
 	}
-	return found
+	return differs
 }
 
 // IsRecorded reports whether contents are those that are recorded of a ClusterServiceVersion, of which a record of an
@@ -350,23 +340,18 @@ func (n *Namespace) IsRecorded(csv string, spec *olm.CSVSpec) bool {
 
 // InstalledAsRecorded reports whether a ClusterServiceVersion is installed with the contents that are recorded of it.
 func (n *Namespace) InstalledAsRecorded(csv string) bool {
-	return slices.ContainsFunc(n.Installed(),
-		func(c Installed) bool { return c.Name == csv && c.Spec != nil && n.IsRecorded(csv, c.Spec) })
+	c := n.Stored(csv)
+	return c != nil && n.IsRecorded(csv, c.Spec)
 }
 
 // Drifted reports whether an installed ClusterServiceVersion differs from what is recorded of it or, without a record
 // or if its contents were adopted, from its plan. It returns false if neither has its contents.
 func (n *Namespace) Drifted(csv string) bool {
-	for i := range n.Installed() {
-		if c := &n.Installed()[i]; c.Name == csv && c.Spec != nil {
-			r := n.Recorded(csv)
-			if r != nil && !n.IsRecorded(csv, c.Spec) {
-				return true
-			}
-			return (r == nil || r.Adopted) && n.comparedWithPlans(csv, c.Spec) == contentsChanged
-		}
+	c, r := n.Stored(csv), n.Recorded(csv)
+	if c == nil || r != nil && !n.IsRecorded(csv, c.Spec) {
+		return c != nil
 	}
-	return false
+	return (r == nil || r.Adopted) && n.differsFromPlans(csv, c.Spec)
 }
 
 // DriftedOf returns an installed ClusterServiceVersion of a package that differs from its plan, or "".

@@ -8,11 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
-	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 )
 
@@ -60,35 +57,6 @@ type Reason struct {
 	From PolicyRef
 	// overridden is set on the warning that a refusal has become by an override, excepted on one by an exception.
 	overridden, excepted bool
-}
-
-// PolicyRef names an object that may refuse a write: an OperatorPolicy, or a Constraint, which has no namespace.
-type PolicyRef struct{ Kind, Namespace, Name string }
-
-// The kinds that a PolicyRef may have.
-const (
-	KindOperatorPolicy = "OperatorPolicy"
-	KindConstraint     = "Constraint"
-)
-
-// String returns the object's name as used in reasons: "OperatorPolicy policies/etcd", "Constraint curated".
-func (g PolicyRef) String() string {
-	if g.Namespace == "" {
-		return g.Kind + " " + g.Name
-	}
-	return g.Kind + " " + g.Namespace + "/" + g.Name
-}
-
-// Reference returns the object as the API refers to it, nil for none.
-func (g PolicyRef) Reference() *corev1.ObjectReference {
-	switch g.Kind {
-	case KindOperatorPolicy:
-		return &corev1.ObjectReference{APIVersion: policyv1beta2.GroupVersion.String(), Kind: g.Kind,
-			Namespace: g.Namespace, Name: g.Name}
-	case KindConstraint:
-		return &corev1.ObjectReference{APIVersion: constraintv1.GroupVersion.String(), Kind: g.Kind, Name: g.Name}
-	}
-	return nil
 }
 
 // Change is one field that the mutating webhook sets, as an "add" of RFC 6902 (which replaces an existing value).
@@ -275,6 +243,12 @@ func (f Finding) At(field string) Finding {
 	return f
 }
 
+// Accepting returns the finding with the digest by which the policy would accept it.
+func (f Finding) Accepting(digest string) Finding {
+	f.Digest = digest
+	return f
+}
+
 // Silent reports whether the rule has found nothing.
 func (f Finding) Silent() bool { return f.What == "" }
 
@@ -334,34 +308,6 @@ func Sentence(what string, id RuleID, accepted string) string {
 	}
 	return s
 }
-
-// Consent is one by which a change passes that a policy holds.
-type Consent struct {
-	CSV, Digest string
-	// Rule is the one that holds the change without it.
-	Rule RuleID
-	// Policy is the policy that holds the change without it, as used in reasons.
-	Policy string
-	// From is where it is given: spec.consent.accepted, or annotation opgate.io/consent. By is the user of the latter,
-	// empty if not recorded. Until is when it ends, as " until <time>"; empty if it does not.
-	From, By, Until string
-}
-
-// String returns the consent in words: "etcd.v0.9.4 sha256:… by spec.consent.accepted of OperatorPolicy policies/etcd".
-func (c *Consent) String() string {
-	by := c.From + " of " + c.Policy
-	if c.From != AcceptedPath {
-		by = "annotation " + c.From
-		if c.By != "" {
-			by += " of user " + text.Quote(c.By)
-		}
-		by += c.Until + " for " + c.Policy
-	}
-	return text.Name(c.CSV) + " " + c.Digest + " by " + by
-}
-
-// AcceptedPath is the field of a policy by which it consents: the From of a Consent.
-const AcceptedPath = "spec.consent.accepted"
 
 // Disposition is the result for one ClusterServiceVersion of a plan.
 type Disposition int

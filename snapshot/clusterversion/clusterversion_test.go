@@ -3,7 +3,6 @@ package clusterversion
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -47,7 +46,6 @@ type server struct {
 	openShift string        // "" for a cluster that is not OpenShift
 	forbidden bool          // reading ClusterVersions is forbidden
 	read      chan struct{} // receives a token for each read
-	events    chan string   // versions of OpenShift that a watch returns
 }
 
 func (s *server) set(change func()) {
@@ -72,11 +70,6 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(code, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason,
 			"code": code})
 	}
-	clusterVersion := func(version, resourceVersion string) map[string]any {
-		return map[string]any{"apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion",
-			"metadata": map[string]any{"name": "version", "resourceVersion": resourceVersion},
-			"status":   map[string]any{"desired": map[string]any{"version": version}}}
-	}
 	switch {
 	case r.URL.Path == "/version" && version == "":
 		refuse(http.StatusInternalServerError, "InternalError")
@@ -88,29 +81,13 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(http.StatusOK, map[string]any{"kind": "APIResourceList", "apiVersion": "v1",
 			"groupVersion": "config.openshift.io/v1",
 			"resources": []any{map[string]any{"name": "clusterversions", "kind": "ClusterVersion",
-				"verbs": []string{"list", "watch"}}}})
-	case r.URL.Path == "/apis/config.openshift.io/v1/clusterversions/version" && !forbidden:
-		answer(http.StatusOK, clusterVersion(openShift, "1"))
-	case forbidden, r.URL.Query().Get("fieldSelector") != "metadata.name=version":
+				"verbs": []string{"get"}}}})
+	case forbidden, r.URL.Path != "/apis/config.openshift.io/v1/clusterversions/version":
 		refuse(http.StatusForbidden, "Forbidden")
-	case r.URL.Query().Get("sendInitialEvents") != "":
-		refuse(http.StatusUnprocessableEntity, "Invalid")
-	case r.URL.Query().Get("watch") == "":
-		answer(http.StatusOK, map[string]any{"apiVersion": "config.openshift.io/v1", "kind": "ClusterVersionList",
-			"metadata": map[string]any{"resourceVersion": "1"}, "items": []any{clusterVersion(openShift, "1")}})
 	default:
-		w.WriteHeader(http.StatusOK)
-		w.(http.Flusher).Flush()
-		for i := 2; ; i++ {
-			select {
-			case <-r.Context().Done():
-				return
-			case v := <-s.events:
-				_ = json.NewEncoder(w).Encode(map[string]any{"type": "MODIFIED",
-					"object": clusterVersion(v, fmt.Sprint(i))})
-				w.(http.Flusher).Flush()
-			}
-		}
+		answer(http.StatusOK, map[string]any{"apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion",
+			"metadata": map[string]any{"name": "version"},
+			"status":   map[string]any{"desired": map[string]any{"version": openShift}}})
 	}
 }
 
@@ -137,10 +114,7 @@ func start(t *testing.T, s *server) (*Watcher, <-chan facts.Cluster) {
 	config := serve(t, s)
 	ctx, cancel := context.WithCancel(t.Context())
 	notified := make(chan facts.Cluster, 10)
-	w, err := New(Options{Config: config, Log: testr.New(t), Changed: func(c facts.Cluster) { notified <- c }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := New(Options{Config: config, Log: testr.New(t), Changed: func(c facts.Cluster) { notified <- c }})
 	done := make(chan error, 1)
 	go func() { done <- w.Start(ctx) }()
 	t.Cleanup(func() {
@@ -205,12 +179,11 @@ func TestVersionIsReadWithRetries(t *testing.T) {
 
 func TestOpenShift(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &server{version: "v1.32.9", openShift: "4.19.3", events: make(chan string)}
+		s := &server{version: "v1.32.9", openShift: "4.19.3"}
 		_, notified := start(t, s)
 		expect(t, notified, "1.32.9", "4.19.3") // never one without the other
-		s.events <- "4.19.3"
-		s.events <- "4.20.0"
-		expect(t, notified, "1.32.9", "4.20.0")
+		s.set(func() { s.openShift = "4.20.0" })
+		expect(t, notified, "1.32.9", "4.20.0") // without a Refresh
 	})
 }
 

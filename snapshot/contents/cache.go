@@ -47,7 +47,7 @@ type Options struct {
 	Source Source
 	// Watch calls changed with each ConfigMap that OLM manages, and each CustomResourceDefinition, that is written or
 	// deleted, until the context ends. It is called when the first plan is asked for. Default: nothing is watched.
-	Watch func(ctx context.Context, changed func(resource string, object metav1.Object))
+	Watch func(ctx context.Context, changed func(resource string, key types.NamespacedName))
 	// Changed is called with the namespace of each plan whose changes differ from before. It must not block. Required.
 	Changed func(namespace string)
 	// Panics records panics of reading hostile contents. Required.
@@ -98,7 +98,10 @@ func (c *Cache) Get(plan *olm.InstallPlan, replacements []state.Replacement) *st
 	defer c.mu.Unlock()
 	e := c.entries[id]
 	if e == nil {
-		c.makeRoom()
+		if len(c.unpacked) >= maxEntries {
+			clear(c.unpacked)
+		}
+		supply.MakeRoom(c.entries, maxEntries, c.queue, func(e *entry) time.Time { return e.asked })
 		e = &entry{plan: types.NamespacedName{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name}}
 		c.entries[id] = e
 	}
@@ -258,8 +261,7 @@ func (c *Cache) replaced(r *Reading) {
 }
 
 // objectChanged reads again the plans that an object was read for.
-func (c *Cache) objectChanged(resource string, object metav1.Object) {
-	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+func (c *Cache) objectChanged(resource string, key types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, e := range c.entries {
@@ -279,41 +281,23 @@ func (c *Cache) objectChanged(resource string, object metav1.Object) {
 	}
 }
 
-// makeRoom drops the plan that was asked for least recently if the cache is full.
-func (c *Cache) makeRoom() {
-	if len(c.unpacked) >= maxEntries {
-		clear(c.unpacked)
-	}
-	if len(c.entries) < maxEntries {
-		return
-	}
-	oldest := supply.Oldest(c.entries, func(e *entry) time.Time { return e.asked })
-	delete(c.entries, oldest)
-	c.queue.Forget(oldest)
-}
-
 // Watch returns a function for Options.Watch that watches the metadata of the objects: their contents are read only for
 // plans. ConfigMaps are watched in namespaces, each by a watch of its own; nil is all.
-func Watch(client metadata.Interface, namespaces []string) func(context.Context, func(string, metav1.Object)) {
-	return func(ctx context.Context, changed func(string, metav1.Object)) {
+func Watch(client metadata.Interface, namespaces []string) func(context.Context, func(string, types.NamespacedName)) {
+	return func(ctx context.Context, changed func(string, types.NamespacedName)) {
 		var running sync.WaitGroup
 		watch := func(resource schema.GroupVersionResource, namespace, selector string) {
 			informer := metadatainformer.NewFilteredMetadataInformer(client, resource, namespace, 0, nil,
 				func(o *metav1.ListOptions) { o.LabelSelector = selector }).Informer()
 			note := func(object any) {
-				if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-					object = gone.Obj
+				if name, err := cache.DeletionHandlingObjectToName(object); err == nil {
+					changed(resource.Resource, types.NamespacedName(name))
 				}
-				changed(resource.Resource, object.(metav1.Object))
 			}
 			_ = informer.SetTransform(onlyIdentity) // fails only for a running informer
 			// Adding a handler fails only for a stopped informer.
 			_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: note, DeleteFunc: note,
-				UpdateFunc: func(old, now any) {
-					if differs(resource, old.(metav1.Object), now.(metav1.Object)) {
-						note(now)
-					}
-				}})
+				UpdateFunc: func(_, now any) { note(now) }})
 			running.Go(func() { informer.RunWithContext(ctx) })
 		}
 		watch(definitions, metav1.NamespaceAll, "")
@@ -325,14 +309,6 @@ func Watch(client metadata.Interface, namespaces []string) func(context.Context,
 		}
 		running.Wait()
 	}
-}
-
-// differs reports whether more than the status may have changed. ConfigMaps have no generation.
-func differs(resource schema.GroupVersionResource, old, now metav1.Object) bool {
-	if resource == definitions {
-		return old.GetUID() != now.GetUID() || old.GetGeneration() != now.GetGeneration()
-	}
-	return old.GetResourceVersion() != now.GetResourceVersion()
 }
 
 // onlyIdentity drops the metadata that is not read.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/olm"
@@ -82,8 +82,7 @@ func (f *fixture) set(t *testing.T) *change.Set {
 }
 
 func (f *fixture) configMapChanged() {
-	f.objectChanged("configmaps",
-		&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "olm", Name: "bundle"}})
+	f.objectChanged("configmaps", types.NamespacedName{Namespace: "olm", Name: "bundle"})
 }
 
 func TestCacheReadsOnce(t *testing.T) {
@@ -209,8 +208,7 @@ func TestCacheApproved(t *testing.T) {
 		f.store.set(stored, strings.ReplaceAll(f.store.m[stored], `"approval":"Manual"`,
 			`"approval":"Manual","approved":true`))
 		f.store.set(at("customresourcedefinitions", "etcds.example.com"), definition)
-		f.objectChanged("customresourcedefinitions",
-			&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "etcds.example.com"}})
+		f.objectChanged("customresourcedefinitions", types.NamespacedName{Name: "etcds.example.com"})
 		if n := f.seen(); n != 0 {
 			t.Errorf("%d changes", n)
 		}

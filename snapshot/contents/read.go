@@ -377,7 +377,7 @@ func (r *reader) installedBundle(
 	if !plan.Installed(replaces.From) {
 		return nil, "", fmt.Errorf("read InstallPlan %s: %w", key, errStale)
 	}
-	if !plan.RanAt(createdOf(csv)) {
+	if !plan.RanAt(partialOf(csv).Metadata.CreationTimestamp) {
 		return all, fmt.Sprintf("InstallPlan %s did not run when it was installed", text.Name(key.String())), nil
 	}
 	before := &reader{Source: r.Source, namespace: r.namespace, plan: plan}
@@ -394,10 +394,4 @@ func (r *reader) installedBundle(
 		}
 	}
 	return all, "", nil
-}
-
-// createdOf returns when an object was created, as RFC 3339 in UTC.
-func createdOf(raw []byte) string {
-	h := partialOf(raw)
-	return h.Metadata.CreationTimestamp
 }

@@ -4,6 +4,7 @@
 package definition
 
 import (
+	"cmp"
 	"context"
 	"reflect"
 	"slices"
@@ -110,8 +111,20 @@ type Watcher struct {
 	log      logr.Logger
 }
 
+// Version is the metric of the version that policies are read in.
+var Version = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_operatorpolicy_version_info",
+	Help: "Whether OperatorPolicies are read in a version (1), by version; none while there is no definition."},
+	[]string{"version"})
+
+// setVersion sets the version in the metric, "" while there is no definition.
+func setVersion(version string) {
+	Version.Reset()
+	Version.WithLabelValues(cmp.Or(version, "none")).Set(1)
+}
+
 // NewWatcher returns a watcher. Start runs it.
 func NewWatcher(client dynamic.Interface, log logr.Logger) (*Watcher, error) {
+	setVersion("")
 	w := &Watcher{changed: make(chan struct{}, 1), versions: make(chan string, 1), log: log}
 	name := policyv1beta2.Resource + "." + policyv1beta2.Group
 	var err error
@@ -136,22 +149,11 @@ func (w *Watcher) Note() string {
 	return w.state.Load().text()
 }
 
-// version returns the version that policies are read in.
-func (w *Watcher) version() string {
-	switch {
-	case w == nil:
-		return policyv1beta2.Version
-	case w.state.Load() == nil:
-		return ""
-	}
-	return w.state.Load().Version
-}
-
 // Start follows the definition until the context ends.
 func (w *Watcher) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { w.object.Run(ctx) })
+	running.Go(func() { _ = w.object.Start(ctx) })
 	for {
 		select {
 		case <-ctx.Done():
@@ -164,15 +166,19 @@ func (w *Watcher) Start(ctx context.Context) error {
 
 // update stores the state, and passes on a version that is new.
 func (w *Watcher) update() {
-	last := w.state.Load()
-	state := read(w.object.Get(), w.version())
+	last, version := w.state.Load(), ""
+	if last != nil {
+		version = last.Version
+	}
+	state := read(w.object.Get(), version)
 	if last != nil && reflect.DeepEqual(*last, state) {
 		return
 	}
 	w.state.Store(&state)
+	setVersion(state.Version)
 	w.log.Info("definition of OperatorPolicy is external", "version", state.Version, "served", state.Served,
 		"lacks", state.Missing)
-	if last != nil && last.Version == state.Version {
+	if last != nil && version == state.Version {
 		return
 	}
 	select { // this is the only sender
@@ -180,26 +186,4 @@ func (w *Watcher) update() {
 	default:
 	}
 	w.versions <- state.Version
-}
-
-type collector struct {
-	watcher *Watcher
-	version *prometheus.Desc
-}
-
-// NewCollector returns the metric opgate_operatorpolicy_version_info, for a watcher that may be nil.
-func NewCollector(w *Watcher) prometheus.Collector {
-	return &collector{w, prometheus.NewDesc("opgate_operatorpolicy_version_info",
-		"Whether OperatorPolicies are read in a version (1), by version; none while there is no definition.",
-		[]string{"version"}, nil)}
-}
-
-func (c *collector) Describe(out chan<- *prometheus.Desc) { out <- c.version }
-
-func (c *collector) Collect(out chan<- prometheus.Metric) {
-	version := c.watcher.version()
-	if version == "" {
-		version = "none"
-	}
-	out <- prometheus.MustNewConstMetric(c.version, prometheus.GaugeValue, 1, version)
 }

@@ -87,18 +87,14 @@ type query struct {
 // entry is the state of a query.
 type entry struct {
 	content *catalog.Package
-	asked   time.Time
-	fetched time.Time
-	// pending reports whether the next run of the query fetches.
-	pending bool
-	// refetchAt is when to fetch once more; zero for never.
-	refetchAt time.Time
+	// asked, fetched and changed are when it was last asked for, when it was fetched, and when its catalog changed.
+	asked, fetched, changed time.Time
 	// lacking are versions that the content does not have, although a plan does: the package server lags behind its
 	// catalog.
 	lacking map[string]bool
-	// abandoned reports whether retries ended because the package was not wanted any more.
-	abandoned bool
-	problem   string // the last one that was logged
+	// stale is set while it is not retried, since it is not wanted.
+	stale   bool
+	problem string // the last one that was logged
 }
 
 // New returns a cache. Start runs it.
@@ -111,15 +107,7 @@ func New(o Options) *Cache {
 // never sends a request: the result is nil while the package is not known, and then it is being fetched. The result is
 // shared and must not be modified.
 func (c *Cache) Get(pkg string, source olm.Catalog) *catalog.Package {
-	if pkg == "" || len(pkg) > catalog.MaxName {
-		return nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e := c.get(query{pkg, source}); e != nil {
-		return e.content
-	}
-	return nil
+	return c.Version(pkg, "", source)
 }
 
 // Version is Get for a reader that needs a version of a package. If the known content does not have it, it is fetched
@@ -131,39 +119,29 @@ func (c *Cache) Version(pkg, csv string, source olm.Catalog) *catalog.Package {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	q := query{pkg, source}
-	e := c.get(q)
-	if e == nil {
-		return nil
-	}
-	if e.content == nil || e.lacking[csv] || len(e.lacking) == maxLacking || e.content.Has(csv) {
-		return e.content
-	}
-	if e.lacking == nil {
-		e.lacking = map[string]bool{}
-	}
-	e.lacking[csv], e.pending = true, true
-	c.queue.AddRateLimited(q)
-	return e.content
-}
-
-// get returns the entry of a query, which may be fetched first; nil if there is no room for it. The caller holds the
-// lock.
-func (c *Cache) get(q query) *entry {
 	e := c.entries[q]
 	if e == nil {
 		if c.queue.Len() >= maxEntries {
 			return nil // dropping an entry does not take its query off the queue
 		}
-		c.makeRoom()
-		e = &entry{abandoned: true}
+		supply.MakeRoom(c.entries, maxEntries, c.queue, func(e *entry) time.Time { return e.asked })
+		e = &entry{stale: true}
 		c.entries[q] = e
 	}
 	e.asked = c.Now()
-	if e.abandoned {
-		e.abandoned, e.pending = false, true
+	if e.stale {
+		e.stale = false
 		c.queue.Add(q)
 	}
-	return e
+	if csv == "" || e.content == nil || e.lacking[csv] || len(e.lacking) == maxLacking || e.content.Has(csv) {
+		return e.content
+	}
+	if e.lacking == nil {
+		e.lacking = map[string]bool{}
+	}
+	e.lacking[csv] = true
+	c.queue.AddRateLimited(q)
+	return e.content
 }
 
 // CatalogChanged fetches the known packages of a catalog, and the wanted ones that it may have now, at once and again
@@ -176,20 +154,9 @@ func (c *Cache) CatalogChanged(source olm.Catalog) {
 		if !matches(q.catalog, source) || !e.wanted(now) && e.content == nil {
 			continue
 		}
-		e.pending, e.refetchAt, e.abandoned = true, now.Add(refetchDelay), false
+		e.changed, e.stale = now, false
 		c.queue.Forget(q)
 		c.queue.Add(q)
-	}
-}
-
-// Forget drops a package and ends its retries.
-func (c *Cache) Forget(pkg string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for q := range c.entries {
-		if q.pkg == pkg {
-			c.drop(q)
-		}
 	}
 }
 
@@ -212,7 +179,8 @@ func (c *Cache) process(ctx context.Context, q query) {
 	}
 }
 
-// begin reports whether to fetch a query now. If it is due later, it is queued for then.
+// begin reports whether to fetch a query now. What is retried ends once it is not wanted any more, and what was fetched a
+// moment ago is queued for later.
 func (c *Cache) begin(q query) bool {
 	now := c.Now()
 	c.mu.Lock()
@@ -222,25 +190,15 @@ func (c *Cache) begin(q query) bool {
 		return false // dropped in the meantime
 	}
 	if c.queue.NumRequeues(q) > 0 && !e.wanted(now) {
-		c.queue.Forget(q)
-		e.pending, e.abandoned, e.lacking = false, true, nil
-		if e.content == nil {
+		if e.stale = true; e.content == nil {
 			delete(c.entries, q)
-			return false
 		}
-	}
-	due := !e.refetchAt.IsZero() && !e.refetchAt.After(now)
-	if !e.pending && !due {
-		c.queueRefetch(q, e, now)
+		c.queue.Forget(q)
 		return false
 	}
 	if pause := e.fetched.Add(spacing).Sub(now); pause > 0 {
 		c.queue.AddAfter(q, pause)
 		return false
-	}
-	e.pending = false
-	if due {
-		e.refetchAt = time.Time{}
 	}
 	return true
 }
@@ -256,10 +214,8 @@ func (c *Cache) update(q query, content *catalog.Package, err error) (changed bo
 		return false // dropped in the meantime
 	}
 	e.fetched = now
-	defer c.queueRefetch(q, e, now)
 	c.logProblem(q, e, err)
 	if err != nil {
-		e.pending = true
 		c.queue.AddRateLimited(q)
 		if c.queue.NumRequeues(q) < absences || e.content == nil || !errors.Is(err, errAbsent) {
 			return false
@@ -273,24 +229,19 @@ func (c *Cache) update(q query, content *catalog.Package, err error) (changed bo
 		}
 	}
 	if len(e.lacking) > 0 {
-		e.pending = true
 		c.queue.AddRateLimited(q)
 	} else {
 		c.queue.Forget(q)
+	}
+	// The queue holds one time for each query, the earliest, so that this is repeated after every fetch.
+	if left := e.changed.Add(refetchDelay).Sub(now); left > 0 {
+		c.queue.AddAfter(q, left)
 	}
 	if reflect.DeepEqual(e.content, content) {
 		return false
 	}
 	e.content = content
 	return true
-}
-
-// queueRefetch queues the fetch that is due after refetchDelay. The queue holds one time for each query, the earliest,
-// so that this is repeated after every run.
-func (c *Cache) queueRefetch(q query, e *entry, now time.Time) {
-	if !e.refetchAt.IsZero() {
-		c.queue.AddAfter(q, e.refetchAt.Sub(now))
-	}
 }
 
 // logProblem logs changes only: a package server may be unavailable for hours.
@@ -308,19 +259,6 @@ func (c *Cache) logProblem(q query, e *entry, err error) {
 			"package", q.pkg, "catalog", catalogText(q.catalog), "error", problem)
 	}
 	e.problem = problem
-}
-
-// makeRoom drops the query that was requested least recently if the cache is full.
-func (c *Cache) makeRoom() {
-	if len(c.entries) < maxEntries {
-		return
-	}
-	c.drop(supply.Oldest(c.entries, func(e *entry) time.Time { return e.asked }))
-}
-
-func (c *Cache) drop(q query) {
-	delete(c.entries, q)
-	c.queue.Forget(q)
 }
 
 func (e *entry) wanted(now time.Time) bool { return now.Sub(e.asked) < wantedFor }

@@ -163,21 +163,6 @@ func TestRetriesEndWhenNotWanted(t *testing.T) {
 	})
 }
 
-func TestForgetEndsRetries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, s := start(t, down)
-		c.Get("etcd", anyCatalog)
-		c.Get("etcd", community)
-		synctest.Wait()
-		c.Forget("etcd")
-		s.seen()
-		pass(time.Hour)
-		if requests, _ := s.seen(); len(requests) > 0 {
-			t.Errorf("requests after Forget: %v", requests)
-		}
-	})
-}
-
 func TestCatalogChangedFetchesNowAndAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := start(t, with("stable"))
@@ -366,11 +351,8 @@ func TestManyAskAtOnce(t *testing.T) {
 			for j := range 500 {
 				pkg := fmt.Sprintf("package-%d", (i+j)%40)
 				c.Get(pkg, community)
-				switch j % 50 {
-				case 0:
+				if j%50 == 0 {
 					c.CatalogChanged(community)
-				case 1:
-					c.Forget(pkg)
 				}
 			}
 		})

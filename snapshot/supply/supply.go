@@ -42,13 +42,20 @@ func next[K comparable](ctx context.Context, queue workqueue.TypedInterface[K], 
 	return true
 }
 
-// Oldest returns the key of the entry that was asked for least recently.
-func Oldest[K comparable, E any](entries map[K]E, asked func(E) time.Time) (oldest K) {
+// MakeRoom drops the entry that was asked for least recently, with its retries, if there are as many as a limit.
+func MakeRoom[K comparable, E any](
+	entries map[K]E, limit int, queue workqueue.TypedRateLimitingInterface[K], asked func(E) time.Time,
+) {
+	if len(entries) < limit {
+		return
+	}
+	var oldest K
 	var at time.Time
 	for key, e := range entries {
 		if at.IsZero() || asked(e).Before(at) {
 			oldest, at = key, asked(e)
 		}
 	}
-	return oldest
+	delete(entries, oldest)
+	queue.Forget(oldest)
 }

@@ -14,9 +14,10 @@ import (
 )
 
 const (
-	// maxValue bounds what is passed to one call of a function, and each value that it makes, in bytes. A value of a
-	// list or map counts for valueSize, and a text for its length.
-	maxValue  = 1 << 20
+	// maxGiven bounds what is passed to one call of a function, in bytes, and maxParsed that of one that parses or splits
+	// text. A value of a list or map counts for valueSize, and a text for its length.
+	maxGiven  = 8 << 10
+	maxParsed = 64 << 10
 	valueSize = 64
 	// maxProduced bounds what all calls of the functions of a policy make together, maxLookedUp what they look up.
 	maxProduced = 16 << 20
@@ -25,8 +26,6 @@ const (
 	// itself.
 	maxDepth = 100
 )
-
-var standard = sprig.TxtFuncMap()
 
 // accessors return a part of what is passed to them, or a number: neither is counted.
 var accessors = sets.New("get", "hasKey", "dig", "default", "coalesce", "ternary", "empty", "first", "last",
@@ -37,31 +36,31 @@ var constructors = sets.New("list", "tuple", "dict", "append", "push", "prepend"
 	"mustPrepend", "set", "unset", "rest", "mustRest", "initial", "mustInitial", "reverse", "mustReverse", "slice",
 	"mustSlice", "values", "pick", "omit", "pluck")
 
+// parsers read or split a text, which may be a whole document.
+var parsers = sets.New("fromJson", "fromJSON", "mustFromJson", "mustFromJSON", "fromYaml", "fromYAML", "split",
+	"splitList", "splitn", "b64dec", "base64dec", "trim")
+
 // counted are the functions whose calls are counted: sprig's, and those of text/template and of the library that make
 // text.
 var counted = func() template.FuncMap {
-	functions := maps.Clone(standard)
+	functions := sprig.TxtFuncMap()
 	maps.DeleteFunc(functions, func(name string, _ any) bool { return accessors.Has(name) })
 	maps.Copy(functions, template.FuncMap{"print": fmt.Sprint, "printf": fmt.Sprintf, "println": fmt.Sprintln,
 		"html": template.HTMLEscaper, "js": template.JSEscaper, "urlquery": template.URLQueryEscaper,
-		"fromYaml": fromYAML, "toYaml": toYAML, "until": until, "untilStep": numbers, "seq": sequence})
+		"fromYaml": fromYAML, "toYaml": toYAML})
 	for alias, name := range map[string]string{"base64enc": "b64enc", "base64dec": "b64dec", "fromYAML": "fromYaml",
 		"toYAML": "toYaml", "fromJSON": "fromJson", "mustFromJSON": "mustFromJson", "toJSON": "toJson",
 		"mustToJSON": "mustToJson", "toRawJSON": "toRawJson", "mustToRawJSON": "mustToRawJson"} {
-		functions[alias], checks[alias] = functions[name], checks[name]
+		functions[alias] = functions[name]
 	}
 	return functions
 }()
 
 // functions returns the functions that are not the library's.
 func (l *limits) functions() template.FuncMap {
-	functions := template.FuncMap{stepFunction: l.step, outputFunction: l.out, methodFunction: l.made}
+	functions := template.FuncMap{stepFunction: l.step, outputFunction: l.out}
 	for name, function := range counted {
 		functions[name] = l.counting(name, function)
-	}
-	functions["indent"] = l.counting("indent", l.indent)
-	for _, name := range []string{"fromSecret", "copySecretData"} {
-		functions[name] = withoutSecrets(name)
 	}
 	return functions
 }
@@ -103,8 +102,12 @@ func (l *limits) given(name string, args []reflect.Value) error {
 	for i, arg := range args {
 		values[i] = arg.Interface()
 	}
-	if !constructors.Has(name) && measure(values, maxValue) > maxValue {
-		return limitErrorf("what it passes to a function is larger than 1 MiB in all, or nested too deep")
+	limit := maxGiven
+	if parsers.Has(name) {
+		limit = maxParsed
+	}
+	if !constructors.Has(name) && measure(values, limit) > limit {
+		return limitErrorf("what it passes to %s is larger than %d KiB in all, or nested too deep", name, limit>>10)
 	}
 	if check := checks[name]; check != nil {
 		return cmp.Or(l.inTime(), check(values))
@@ -153,57 +156,6 @@ func toYAML(value any) (string, error) {
 	encoder.SetIndent(2)
 	err := encoder.Encode(value)
 	return strings.TrimSuffix(out.String(), "\n"), err
-}
-
-// until is sprig's, as numbers is its untilStep.
-func until(count int) ([]int, error) { return numbers(0, count, sign(count)) }
-
-func numbers(start, stop, step int) ([]int, error) {
-	list := []int{}
-	for i := start; step > 0 && i < stop || step < 0 && i > stop; i += step {
-		if list = append(list, i); len(list) > maxSteps {
-			return nil, limitErrorf("a list of more than %d numbers", maxSteps)
-		}
-	}
-	return list, nil
-}
-
-// sequence is sprig's seq: like seq of Unix, with the end included.
-func sequence(args ...int) (string, error) {
-	start, stop, step := 1, 0, 0
-	switch len(args) {
-	case 1:
-		stop = args[0]
-	case 2:
-		start, stop = args[0], args[1]
-	case 3:
-		start, step, stop = args[0], args[1], args[2]
-	default:
-		return "", nil
-	}
-	if step == 0 {
-		step = 1
-		if stop < start {
-			step = -1
-		}
-	}
-	list, err := numbers(start, stop+sign(step), step)
-	return strings.Trim(fmt.Sprint(list), "[]"), err
-}
-
-func sign(n int) int {
-	if n < 0 {
-		return -1
-	}
-	return 1
-}
-
-// indent is the library's, which trims its result, and counts what it makes itself: nothing can follow autoindent,
-// which becomes indent.
-func (l *limits) indent(spaces int, text string) (string, error) {
-	pad := strings.Repeat(" ", spaces)
-	indented := strings.TrimSpace(pad + strings.ReplaceAll(text, "\n", "\n"+pad))
-	return indented, l.write(len(indented))
 }
 
 // anchors reports whether a text that is read as YAML may define an anchor: a few aliases of it are a large document.

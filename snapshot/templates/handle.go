@@ -20,10 +20,14 @@ import (
 // handle completes one policy, publishes the result, and reports whether a retry may help.
 func (r *Resolver) handle(ctx context.Context, key types.NamespacedName) (retry bool) {
 	r.mu.Lock()
-	e, session := r.entries[key], r.sessions[key]
-	var op *policyv1beta2.OperatorPolicy
-	if e != nil {
-		op = e.op
+	e := r.entries[key]
+	if e == nil {
+		r.mu.Unlock()
+		return false
+	}
+	op := e.op
+	if op == nil {
+		delete(r.entries, key)
 	}
 	r.mu.Unlock()
 
@@ -31,24 +35,25 @@ func (r *Resolver) handle(ctx context.Context, key types.NamespacedName) (retry 
 	if op != nil {
 		parts = templated(op)
 	}
-	if session != nil && (len(parts) == 0 || session.lost()) {
-		r.end(key, session)
-		session = nil
+	if e.session != nil && (len(parts) == 0 || e.session.lost()) {
+		e.session.close()
+		e.session = nil
 	}
 	if op == nil {
 		return false
 	}
 	completed := op.DeepCopy()
 	scope := r.scope(op)
-	problems, retry := r.resolveParts(ctx, key, session, scope, parts, completed)
+	problems, retry := r.resolveParts(ctx, key, e, scope, parts, completed)
 	retry = retry || !scope.unlimited && !scope.verified && len(scope.lookups) > 0 && len(r.o.Key()) == 0
 	if ctx.Err() != nil {
 		return false // the process is stopping, which may be why it failed
 	}
 	// If the namespace may depend on a part that failed, the part's problem is enough.
 	var waitsFor string
+	unresolved := func(p part) bool { return p.Path == "spec.subscription" }
 	if op.Spec.Subscription.Namespace == "" && completed.Spec.Subscription.Namespace == "" &&
-		!failed(problems, "spec.subscription") {
+		!slices.ContainsFunc(templated(completed), unresolved) {
 		namespace, again, problem := r.fillIn(e, op, completed)
 		if problem != "" {
 			problems = append(problems, problem)
@@ -66,14 +71,6 @@ func (r *Resolver) handle(ctx context.Context, key types.NamespacedName) (retry 
 func (r *Resolver) scope(op *policyv1beta2.OperatorPolicy) scope {
 	return scope{unlimited: r.o.Namespace == "", namespace: op.Namespace,
 		verified: rules.LookupsVerified(r.o.Key(), op), lookups: rules.Lookups(op)}
-}
-
-// failed reports whether a part has a problem: all problems of parts begin with their path.
-func failed(problems []string, path string) bool {
-	return slices.ContainsFunc(problems, func(problem string) bool {
-		rest, ok := strings.CutPrefix(problem, path)
-		return ok && strings.IndexAny(rest, " .[") == 0
-	})
 }
 
 // fillIn returns the namespace of a policy that names none. The first result for a generation is retained: a
@@ -100,10 +97,8 @@ func (r *Resolver) fillIn(
 
 // publish publishes a resolution if it differs from the last one.
 func (r *Resolver) publish(key types.NamespacedName, e *entry, found *snapshot.Completion, waitsFor string) {
-	r.publishing.Lock()
-	defer r.publishing.Unlock()
 	r.mu.Lock()
-	if r.entries[key] != e || e.op.UID != found.UID || e.op.Generation != found.Generation {
+	if e.op == nil || e.op.UID != found.UID || e.op.Generation != found.Generation {
 		r.mu.Unlock()
 		return // forgotten, or a newer state is queued
 	}
@@ -135,7 +130,7 @@ func (r *Resolver) publish(key types.NamespacedName, e *entry, found *snapshot.C
 
 // resolveParts writes the resolved parts into a policy.
 func (r *Resolver) resolveParts(
-	ctx context.Context, key types.NamespacedName, session templateSession, scope scope, parts []part,
+	ctx context.Context, key types.NamespacedName, e *entry, scope scope, parts []part,
 	completed *policyv1beta2.OperatorPolicy,
 ) (problems []string, retry bool) {
 	var here []part
@@ -150,7 +145,7 @@ func (r *Resolver) resolveParts(
 	if len(here) == 0 {
 		return problems, false
 	}
-	answers, retry := r.run(ctx, key, session, scope, here)
+	answers, retry := r.run(ctx, key, e, scope, here)
 	for i, p := range here {
 		if answers[i].problem != "" {
 			problems = append(problems, p.Path+" does not resolve: "+answers[i].problem)
@@ -165,28 +160,17 @@ func (r *Resolver) resolveParts(
 
 // run resolves parts, in a new session if there is none.
 func (r *Resolver) run(
-	ctx context.Context, key types.NamespacedName, session templateSession, scope scope, parts []part,
-) ([]answer, bool) {
-	if session == nil {
+	ctx context.Context, key types.NamespacedName, e *entry, scope scope, parts []part,
+) (_ []answer, retry bool) {
+	if e.session == nil {
 		var err error
-		if session, err = r.open(ctx, key, func() { r.queue.Add(key) }); err != nil {
+		if e.session, err = r.open(ctx, key, func() { r.queue.Add(key) }); err != nil {
 			return all(parts, err.Error()), true
 		}
-		r.mu.Lock()
-		r.sessions[key] = session
-		r.mu.Unlock()
 	}
 	limited, cancel := context.WithTimeout(ctx, maxTime)
 	defer cancel()
-	return session.resolve(limited, scope, parts)
-}
-
-// end closes a session.
-func (r *Resolver) end(key types.NamespacedName, session templateSession) {
-	session.close()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.sessions, key)
+	return e.session.resolve(limited, scope, parts)
 }
 
 func all(parts []part, problem string) []answer {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"text/template/parse"
 )
 
@@ -14,12 +13,12 @@ const (
 	// maxText bounds the template text of one part, maxOutput its result.
 	maxText   = 256 << 10
 	maxOutput = 1 << 20
-	// maxSteps bounds the iterations of all loops of a policy together.
+	// maxSteps bounds the iterations of all loops of a policy, and the branches that it takes, together.
 	maxSteps = 10_000
 	// maxProblem bounds the text of a problem.
 	maxProblem = 1 << 10
 
-	stepFunction, outputFunction, methodFunction = "opgateStep", "opgateOutput", "opgateMethod"
+	stepFunction, outputFunction = "opgateStep", "opgateOutput"
 )
 
 // limitError is an error of our own functions, which the template library wraps with its position. The text
@@ -30,30 +29,32 @@ func (e limitError) Error() string { return string(e) }
 
 func limitErrorf(format string, args ...any) error { return limitError(fmt.Sprintf(format, args...)) }
 
-// undecided are the functions whose result depends on the replica or the time, so that two replicas would judge the
-// same write differently, and getHostByName, which queries servers of the author's choice.
-var undecided = []string{
+// refused are the functions whose result depends on the replica or the time, so that two replicas would judge the same
+// write differently; getHostByName, which queries servers of the author's choice; and those that make long text or
+// lists of little, which no field of a policy needs.
+var refused = []string{
 	"now", "ago", "shuffle", "uuidv4", "getHostByName",
 	"randAlpha", "randAlphaNum", "randAscii", "randNumeric", "randInt", "randBytes",
 	"bcrypt", "htpasswd", "derivePassword", "encryptAES",
 	"genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert",
 	"genSignedCertWithKey",
+	"autoindent", "indent", "nindent", "wrapWith", "seq", "untilStep",
 }
 
 // limits bound one resolution of a policy.
 type limits struct {
 	ctx context.Context // the library passes no context to functions of templates
-	// steps are the iterations of loops; output, produced and found are bytes that were written, made by functions and
+	// steps are the loops and branches that ran; output, produced and found are bytes that were written, made by functions and
 	// looked up.
 	steps, output, produced, found int
 	// anchor and alias report whether the output has what YAML would take for one.
 	anchor, alias bool
 }
 
-// step is inserted at the beginning of every loop's body, with the bytes of text in that.
+// step is inserted at the beginning of the body of every loop and branch, with the bytes of text in that.
 func (l *limits) step(text int) (string, error) {
 	if l.steps++; l.steps > maxSteps {
-		return "", limitErrorf("its loops go round more than %d times", maxSteps)
+		return "", limitErrorf("its loops and branches run more than %d times", maxSteps)
 	}
 	return "", cmp.Or(l.inTime(), l.write(text))
 }
@@ -99,15 +100,6 @@ func (l *limits) written(text string) error {
 	return nil
 }
 
-// made is inserted after every call of a method, such as Format of a time: the functions count themselves.
-func (l *limits) made(value any) (any, error) {
-	size := measure(value, maxValue)
-	if size > maxValue {
-		return nil, limitErrorf("a method makes more than 1 MiB")
-	}
-	return value, l.produce(size)
-}
-
 // bounded inserts calls into template text that count its loops and its output: nothing else ends a template, and
 // {{ range 1000000000 }} calls no function.
 func (l *limits) bounded(text string) (string, error) {
@@ -124,81 +116,73 @@ func (l *limits) bounded(text string) (string, error) {
 	if len(trees) > 1 {
 		return "", errors.New("define and block are not supported")
 	}
-	if _, err := l.boundList(tree, tree.Root); err != nil {
+	if _, err := l.insert(tree.Root); err != nil {
 		return "", err
 	}
 	return tree.Root.String(), nil
 }
 
-// boundList returns the bytes of text in a list and its branches, without those in loops.
-func (l *limits) boundList(tree *parse.Tree, list *parse.ListNode) (text int, err error) {
-	if list == nil {
-		return 0, nil
-	}
+// insert inserts the calls into a list of nodes, which is written as text afterwards, and returns the bytes of text in
+// the list itself.
+func (l *limits) insert(list *parse.ListNode) (text int, err error) {
 	for _, node := range list.Nodes {
-		var body, otherwise int
 		switch node := node.(type) {
 		case *parse.TextNode:
-			body, err = len(node.Text), l.written(string(node.Text))
+			text += len(node.Text)
+			err = l.written(string(node.Text))
 		case *parse.ActionNode:
-			countMethods(tree, node.Pipe)
-			last := node.Pipe.Cmds[len(node.Pipe.Cmds)-1].String()
-			if len(node.Pipe.Decl) == 0 && last != "autoindent" { // which must be last, and counts itself
-				node.Pipe.Cmds = append(node.Pipe.Cmds, command(tree, outputFunction))
+			err = withoutMethods(node.Pipe)
+			if len(node.Pipe.Decl) == 0 {
+				node.Pipe.Cmds = append(node.Pipe.Cmds, &parse.CommandNode{NodeType: parse.NodeCommand,
+					Args: []parse.Node{parse.NewIdentifier(outputFunction)}})
 			}
 		case *parse.RangeNode:
-			body, otherwise, err = l.boundBranch(tree, &node.BranchNode)
-			number := &parse.NumberNode{NodeType: parse.NodeNumber, IsInt: true, Int64: int64(body),
-				Text: strconv.Itoa(body)}
-			step := &parse.ActionNode{NodeType: parse.NodeAction, Pipe: &parse.PipeNode{NodeType: parse.NodePipe,
-				Cmds: []*parse.CommandNode{command(tree, stepFunction, number)}}}
-			node.List.Nodes = slices.Insert(node.List.Nodes, 0, parse.Node(step))
-			body = 0
+			err = l.insertBranches(&node.BranchNode)
 		case *parse.IfNode:
-			body, otherwise, err = l.boundBranch(tree, &node.BranchNode)
+			err = l.insertBranches(&node.BranchNode)
 		case *parse.WithNode:
-			body, otherwise, err = l.boundBranch(tree, &node.BranchNode)
+			err = l.insertBranches(&node.BranchNode)
 		case *parse.TemplateNode:
 			err = errors.New("template is not supported")
 		}
 		if err != nil {
 			return 0, err
 		}
-		text += body + otherwise
 	}
 	return text, nil
 }
 
-func (l *limits) boundBranch(tree *parse.Tree, branch *parse.BranchNode) (body, otherwise int, err error) {
-	countMethods(tree, branch.Pipe)
-	if body, err = l.boundList(tree, branch.List); err == nil {
-		otherwise, err = l.boundList(tree, branch.ElseList)
+func (l *limits) insertBranches(branch *parse.BranchNode) error {
+	err := withoutMethods(branch.Pipe)
+	for _, list := range []*parse.ListNode{branch.List, branch.ElseList} {
+		if list == nil || err != nil {
+			continue
+		}
+		var text int
+		text, err = l.insert(list)
+		list.Nodes = slices.Insert(list.Nodes, 0, parse.Node(&parse.TextNode{NodeType: parse.NodeText,
+			Text: fmt.Appendf(nil, "{{%s %d}}", stepFunction, text)}))
 	}
-	return body, otherwise, err
+	return err
 }
 
-// countMethods inserts a call after each call of a method in a pipeline.
-func countMethods(tree *parse.Tree, node parse.Node) {
+// withoutMethods fails if a pipeline passes arguments to a method, such as Format of a time: functions count what they
+// make, and methods do not.
+func withoutMethods(node parse.Node) error {
 	switch node := node.(type) {
 	case *parse.PipeNode:
-		var commands []*parse.CommandNode
 		for i, c := range node.Cmds {
-			for _, arg := range c.Args {
-				countMethods(tree, arg)
-			}
-			commands = append(commands, c)
 			if _, function := c.Args[0].(*parse.IdentifierNode); !function && (i > 0 || len(c.Args) > 1) {
-				commands = append(commands, command(tree, methodFunction))
+				return fmt.Errorf("%s is no function: methods with arguments are not supported", c.Args[0])
+			}
+			for _, arg := range c.Args {
+				if err := withoutMethods(arg); err != nil {
+					return err
+				}
 			}
 		}
-		node.Cmds = commands
 	case *parse.ChainNode:
-		countMethods(tree, node.Node)
+		return withoutMethods(node.Node)
 	}
-}
-
-// command returns a call of one of our functions.
-func command(tree *parse.Tree, function string, args ...parse.Node) *parse.CommandNode {
-	identifier := parse.NewIdentifier(function).SetTree(tree)
-	return &parse.CommandNode{NodeType: parse.NodeCommand, Args: append([]parse.Node{identifier}, args...)}
+	return nil
 }

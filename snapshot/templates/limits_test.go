@@ -32,9 +32,9 @@ var poolsDrop bool
 
 // TestF2TemplatesCountBytes resolves short templates that take much memory (threat O46).
 func TestF2TemplatesCountBytes(t *testing.T) {
-	const produced, passed = "its functions make more than 16 MiB",
-		"what it passes to a function is larger than 1 MiB in all, or nested too deep"
+	const produced, passed = "its functions make more than 16 MiB", "what it passes to "
 	const made = "a function makes a text of more than 1 MiB"
+	const verbs, method = "a format has more than 100 verbs", "$t.Format is no function"
 	double := func(how string) string { return `{{ $x := "xxxxxxxx" }}` + strings.Repeat(`{{ $x = `+how+` }}`, 24) }
 	lists := func(how string) string { return `{{ $x := list 1 2 3 4 }}` + strings.Repeat(`{{ $x = `+how+` }}`, 30) }
 	for _, tc := range []struct{ name, entry, want string }{
@@ -50,46 +50,40 @@ func TestF2TemplatesCountBytes(t *testing.T) {
 			strings.Repeat("x", 60_000) + `{{ else }}y{{ end }}{{ end }}{{ end }}`,
 			want: "it resolves to more than 1 MiB"},
 		{name: "attack: a loop without a function", entry: `{{ range 1000000000 }}{{ end }}`,
-			want: "its loops go round more than 10000 times"},
+			want: "its loops and branches run more than 10000 times"},
 		{name: "attack: output in a loop without a function", entry: `{{ $x := "` + strings.Repeat("x", 1000) +
 			`" }}{{ range 1000000000 }}{{ $x }}{{ end }}`, want: "it resolves to more than 1 MiB"},
 		{name: "attack: a method", entry: `{{ $t := toDate "2006-01-02" "2020-11-11" }}{{ $x := "1" }}` +
-			strings.Repeat(`{{ $x = ($t.Format $x) }}`, 40), want: "a method makes more than 1 MiB"},
+			strings.Repeat(`{{ $x = ($t.Format $x) }}`, 40), want: method},
 		{name: "attack: a method in parentheses", entry: `{{ $t := toDate "2006-01-02" "2020-11-11" }}{{ $x := ` +
-			strings.Repeat("($t.Format ", 40) + `"1"` + strings.Repeat(")", 40) + ` }}`, want: "a method makes more than 1 MiB"},
+			strings.Repeat("($t.Format ", 40) + `"1"` + strings.Repeat(")", 40) + ` }}`, want: method},
 		{name: "attack: a method of what is piped", entry: `{{ $t := toDate "2006-01-02" "2020-11-11" }}{{ $x := "1"` +
-			strings.Repeat(" | $t.Format", 40) + ` }}`, want: "a method makes more than 1 MiB"},
+			strings.Repeat(" | $t.Format", 40) + ` }}`, want: method},
 		{name: "attack: print", entry: double(`print $x $x`), want: passed},
 		{name: "attack: print in parentheses", entry: double(`(print $x $x) | trim`), want: passed},
 		{name: "attack: printf", entry: double(`printf "%s%s" $x $x`), want: passed},
 		{name: "attack: printf with indexes", entry: double(`printf "%[1]s%[1]s" $x`), want: passed},
-		{name: "attack: printf with many verbs", entry: `{{ $x := printf (repeat 9999 "%[1]s") (repeat 9999 "x") }}`,
-			want: "a function makes a text of more than 16 MiB"},
-		{name: "attack: printf with a width", entry: `{{ printf "%1000000000d" 1 }}`, want: "a format has a width"},
+		{name: "attack: printf with many verbs", entry: `{{ $x := printf (repeat 1000 "%[1]s") (repeat 1000 "x") }}`,
+			want: verbs},
+		{name: "attack: printf with a width", entry: `{{ printf "%1000000000d" 1 }}`, want: verbs},
 		{name: "attack: printf with a width that is passed", entry: `{{ printf "%*d" 1000000000 1 }}`,
-			want: "a format has a width"},
+			want: verbs},
 		{name: "attack: println", entry: double(`println $x $x`), want: passed},
 		{name: "attack: cat", entry: double(`cat $x $x`), want: passed},
 		{name: "attack: join", entry: double(`list $x $x | join ""`), want: passed},
-		{name: "attack: join by a long text", entry: `{{ join (repeat 200000 "x") (until 5000) }}`, want: made},
-		{name: "attack: replace", entry: double(`replace "x" "xx" $x`), want: made},
-		{name: "attack: regexReplaceAll", entry: double(`regexReplaceAll "x" $x "xx"`),
-			want: "a regular expression"},
+		{name: "control: join by a long text", entry: `{{ join (repeat 3000 "x") (until 60) }}`},
+		{name: "attack: replace", entry: double(`replace "x" "xx" $x`), want: passed},
+		{name: "attack: replace by a long text", entry: `{{ replace "x" (repeat 3000 "y") (repeat 3000 "x") }}`, want: made},
+		{name: "attack: regexReplaceAll", entry: double(`regexReplaceAll "x" $x "xx"`), want: passed},
 		{name: "attack: regexReplaceAll by its own text",
 			entry: `{{ regexReplaceAll ".*" (repeat 2000 "x") (repeat 1000 "$0") }}`, want: made},
-		{name: "attack: a pattern that compiles to much", entry: `{{ regexMatch (repeat 10000 ".{1000}") "x" }}`,
-			want: "a regular expression is longer"},
+		{name: "attack: a pattern that compiles to much", entry: `{{ regexMatch (repeat 1000 ".{1000}") "x" }}`,
+			want: "a regular expression with what it repeats"},
 		{name: "attack: repeat", entry: double(`repeat 2 $x`), want: passed},
 		{name: "attack: toJson", entry: double(`list $x $x | toJson`), want: passed},
 		{name: "attack: toYaml", entry: double(`list $x $x | toYaml`), want: passed},
 		{name: "attack: quote", entry: double(`quote $x $x`), want: passed},
 		{name: "attack: b64enc", entry: double(`b64enc $x | b64enc | b64enc`), want: passed},
-		{name: "attack: indent", entry: `{{ $x := repeat 10000 "a\n" }}{{ $x = indent 100000 $x }}`, want: made},
-		{name: "attack: nindent", entry: `{{ $x := repeat 10000 "a\n" }}{{ $x = nindent 100000 $x }}`, want: made},
-		{name: "attack: indented output",
-			entry: `{{ $x := repeat 10000 "a\n" }}{{ range until 10000 }}{{ $x | autoindent }}{{ end }}`,
-			want:  "it resolves to more than 1 MiB"},
-		{name: "attack: wrapWith", entry: `{{ $x := repeat 10000 "a " }}{{ $x = wrapWith 1 $x $x }}`, want: made},
 		{name: "attack: concat", entry: lists(`concat $x $x`), want: passed},
 		{name: "attack: lists of lists", entry: lists(`list $x $x`) + `{{ $x | toString }}`, want: passed},
 		{name: "attack: lists of lists as output", entry: lists(`list $x $x`) + `{{ $x }}`,
@@ -104,26 +98,28 @@ func TestF2TemplatesCountBytes(t *testing.T) {
 		{name: "attack: many lists",
 			entry: `{{ $l := list }}{{ $x := until 10000 }}{{ range until 10000 }}{{ $l = append $l (append $x .) }}{{ end }}`, want: produced},
 		{name: "attack: many texts",
-			entry: `{{ $l := list }}{{ range until 10000 }}{{ $l = append $l (repeat 1000000 "x") }}{{ end }}`,
+			entry: `{{ $l := list }}{{ range until 10000 }}{{ $l = append $l (repeat 8000 "x") }}{{ end }}`,
 			want:  produced},
-		{name: "attack: texts of many values", entry: `{{ $x := splitList "," (repeat 500000 ",") }}`,
-			want: "a function reads a text of more than 20000 values"},
-		{name: "attack: JSON of many values", entry: `{{ $x := fromJson (print "[" (repeat 100000 "{},") "{}]") }}`,
-			want: "a function reads a text of more than 20000 values"},
-		{name: "attack: each value with each other", entry: `{{ $x := uniq (until 9999) }}`,
-			want: "a function compares each of 9999 values with each other"},
-		{name: "attack: each character with each other", entry: `{{ $x := trimAll (repeat 9999 "é") (repeat 9999 "é") }}`,
-			want: "a set of characters is longer than 1 KiB"},
-		{name: "control: a search in a long text", entry: `{{ $x := regexMatch "^([a-z]+)-v([0-9.]+)$" (repeat 60000 "x") }}`},
+		{name: "control: texts of many values",
+			entry: `{{ $x := splitList "," "` + strings.Repeat(",", 60_000) + `" }}`},
+		{name: "control: JSON of many values",
+			entry: `{{ $x := fromJson "[` + strings.Repeat("{},", 20_000) + `{}]" }}`},
+		{name: "control: YAML of many values",
+			entry: `{{ $x := fromYaml "[` + strings.Repeat("{},", 20_000) + `{}]" }}`},
+		{name: "attack: texts of more values",
+			entry: `{{ $x := splitList "," "` + strings.Repeat(",", 70_000) + `" }}`, want: passed},
+		{name: "attack: each value with each other", entry: `{{ $x := uniq (until 9999) }}`, want: passed},
+		{name: "control: each character with each other", entry: `{{ $x := trimAll (repeat 1900 "é") (repeat 1900 "é") }}`},
+		{name: "control: a search in a long text", entry: `{{ $x := regexMatch "^([a-z]+)-v([0-9.]+)$" (repeat 6000 "x") }}`},
 		{name: "control: each match in a text", entry: `{{ $x := regexReplaceAll "[^a-z]+" (repeat 3000 "x.") "-" }}`},
-		{name: "attack: a pattern of many states", entry: `{{ $x := regexMatch (repeat 140 ".{999}?") (repeat 60000 "x") }}`,
+		{name: "attack: a pattern of many states", entry: `{{ $x := regexMatch (repeat 140 ".{999}?") (repeat 6000 "x") }}`,
 			want: "a regular expression with what it repeats"},
-		{name: "attack: each match looks at all that follows", entry: `{{ $x := regexFindAll "a*b|a" (repeat 60000 "a") -1 }}`,
+		{name: "attack: each match looks at all that follows", entry: `{{ $x := regexFindAll "a*b|a" (repeat 6000 "a") -1 }}`,
 			want: "a regular expression with what it repeats"},
 		{name: "attack: text of many actions", entry: strings.Repeat("{{ 1 }}", maxText/8)},
 		{name: "attack: YAML with aliases", entry: `{{ $x := fromYaml "a: &a [x,x]\nb: [*a,*a]" }}`,
 			want: "the functions of templates read no YAML with anchors"},
-		{name: "attack: aliases in the result", entry: `{{ print "[&a " (repeat 100000 "x") ",*a,*a,*a]" }}`,
+		{name: "attack: aliases in the result", entry: `{{ print "[&a " (repeat 7000 "x") ",*a,*a,*a]" }}`,
 			want: "it resolves to text with words that begin with & and *"},
 		{name: "attack: aliases in text and result", entry: ` &a {{ print "*a" }}`,
 			want: "it resolves to text with words that begin with & and *"},
@@ -154,9 +150,9 @@ func TestF2EveryFunctionIsBounded(t *testing.T) {
 			functions[name] = func(...any) string { return "" } // the type of those that are not exported
 		}
 	}
-	const values = `{{ $i := 1000000000 }}{{ $x := repeat 65000 "a,\n" }}{{ $y := repeat 8 "[{:$0" }}{{ $l := list $x $x 1 }}{{ $m := until 7000 }}{{ $d := dict "a" $l "b" $m }}`
+	const values = `{{ $i := 1000000000 }}{{ $x := repeat 1300 "a,\n" }}{{ $y := repeat 8 "[{:$0" }}{{ $l := list $x 1 }}{{ $m := until 100 }}{{ $d := dict "a" $l "b" $m }}`
 	for _, name := range slices.Sorted(maps.Keys(functions)) {
-		if strings.HasPrefix(name, "opgate") || slices.Contains(undecided, name) {
+		if strings.HasPrefix(name, "opgate") || slices.Contains(refused, name) {
 			continue
 		}
 		var most uint64
@@ -210,7 +206,7 @@ func combinations(f reflect.Type) []string {
 func TestF2TemplatesEndInTime(t *testing.T) {
 	for name, entry := range map[string]string{
 		"loops": strings.Repeat(`{{ range 1000000000 }}`, 4) + strings.Repeat(`{{ end }}`, 4),
-		"functions": `{{ $l := until 350 }}{{ range until 9999 }}{{ $x := uniq $l }}` +
+		"functions": `{{ $l := until 100 }}{{ range until 9999 }}{{ $x := uniq $l }}` +
 			`{{ $y := regexReplaceAll "a*b|a" (repeat 4000 "a") "" }}{{ end }}`,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -28,11 +28,6 @@ func same(a, b *snapshot.Completion) bool {
 		reflect.DeepEqual(a.Policy.Spec, b.Policy.Spec)
 }
 
-// Needed reports whether a policy depends on the cluster: it has template text to resolve, or omits its namespace.
-func (r *Resolver) Needed(op *policyv1beta2.OperatorPolicy) bool {
-	return operatorpolicy.DependsOnCluster(op)
-}
-
 // part is a part of the spec that may contain template text, and that is resolved as a whole.
 type part struct {
 	operatorpolicy.Templated
@@ -223,8 +218,8 @@ func (r *Resolver) namespace(op *policyv1beta2.OperatorPolicy) (namespace string
 		return "", false, "spec.subscription.namespace is not set and spec.subscription.name does not name a package that could suggest one"
 	}
 	var found *catalog.Package
-	if r.o.Packages != nil {
-		found = r.o.Packages.Get(sub.Name, olm.Catalog{Namespace: sub.SourceNamespace, Name: sub.Source})
+	if r.o.Package != nil {
+		found = r.o.Package(sub.Name, olm.Catalog{Namespace: sub.SourceNamespace, Name: sub.Source})
 	}
 	if found == nil {
 		return "", true, fmt.Sprintf(

@@ -8,6 +8,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
 func raw(text string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON{Raw: []byte(text)} }
@@ -47,8 +48,8 @@ func TestNeeded(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := (&Resolver{}).Needed(policy(test.change)); got != test.want {
-				t.Errorf("Needed = %v, want %v", got, test.want)
+			if got := operatorpolicy.DependsOnCluster(policy(test.change)); got != test.want {
+				t.Errorf("DependsOnCluster = %v, want %v", got, test.want)
 			}
 		})
 	}

@@ -8,7 +8,8 @@
 //
 // Templates are those of github.com/stolostron/go-template-utils, which the OperatorPolicy controller of Open
 // Management uses, without the functions whose results differ between replicas (random values, the
-// time, generated keys, DNS) and without define, block and template. Objects that a template looks up are
+// time, generated keys, DNS), those that make long text of little, and without define, block, template and methods with
+// arguments. Objects that a template looks up are
 // watched, and a change of one resolves the policy again.
 //
 // # Permissions
@@ -22,8 +23,7 @@
 // # Limits
 //
 // A policy's template text, loops, output, time and the size of its lookups are bounded, and so are the bytes that its
-// functions make: every function counts what it takes and makes, and those that make much of little refuse before they
-// do (functions.go). The library bounds neither loops nor output and ends no template, so these are counted by calls
+// functions are given and make (functions.go); those that make much of little refuse before they do (bounds.go). The library bounds neither loops nor output and ends no template, so these are counted by calls
 // that are inserted into the text (limits.go).
 package templates
 
@@ -55,11 +55,6 @@ const (
 	maxTime = 20 * time.Second
 )
 
-// Packages returns packages of catalogs; *packages.Cache implements it. It must call PackageChanged for each change.
-type Packages interface {
-	Get(pkg string, catalog olm.Catalog) *catalog.Package
-}
-
 // Options configure a Resolver.
 type Options struct {
 	// Config is the configuration of the API client. Required.
@@ -70,13 +65,13 @@ type Options struct {
 	// Key returns the key that the marks of policies are signed with, nil while it is not known: then no policy is
 	// verified. Default: it is never known.
 	Key func() []byte
-	// Packages suggests namespaces. Default: no package is known.
-	Packages Packages
+	// Package returns a package of a catalog, which suggests a namespace; nil while it is not known. It must not wait, and
+	// must call PackageChanged for each change. Default: no package is known.
+	Package func(pkg string, source olm.Catalog) *catalog.Package
 	// DefaultNamespace is for policies without a namespace whose package suggests none. Default: none,
 	// and such policies have a problem.
 	DefaultNamespace string
-	// Publish is called with each new resolution, one at a time for each policy. It must not block and must
-	// call Forget. Required.
+	// Publish is called with each new resolution, one at a time for each policy. It must not block. Required.
 	Publish func(key types.NamespacedName, r snapshot.Completion)
 	// Log receives changes of resolutions at V(0). Default: none.
 	Log logr.Logger
@@ -89,13 +84,8 @@ type Resolver struct {
 	// queue holds the policies to resolve; its rate limiter is the backoff of retries.
 	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
-	// publishing is locked while a resolution is published, so that none is published after Forget.
-	publishing sync.Mutex
-
 	mu      sync.Mutex
 	entries map[types.NamespacedName]*entry
-	// sessions are opened and closed by the worker that handles the policy, which is one at a time.
-	sessions map[types.NamespacedName]templateSession
 }
 
 // templateSession resolves the templates of one policy.
@@ -116,7 +106,10 @@ type answer struct {
 
 // entry is the state of a policy.
 type entry struct {
+	// op is nil once the policy is forgotten.
 	op *policyv1beta2.OperatorPolicy
+	// session is opened and closed by the worker that handles the policy, which is one at a time.
+	session templateSession
 	// namespace was determined for the generation of a policy, and stays until the generation changes.
 	namespace  string
 	generation int64
@@ -151,8 +144,7 @@ func newResolver(
 		o.Key = func() []byte { return nil }
 	}
 	return &Resolver{o: o, open: open, entries: map[types.NamespacedName]*entry{},
-		sessions: map[types.NamespacedName]templateSession{},
-		queue:    supply.NewQueue[types.NamespacedName](firstRetry, lastRetry)}
+		queue: supply.NewQueue[types.NamespacedName](firstRetry, lastRetry)}
 }
 
 // Policy adds or updates a policy. It does not block. The result is passed to Publish, and
@@ -176,15 +168,15 @@ func (r *Resolver) Policy(op *policyv1beta2.OperatorPolicy) {
 	r.queue.Add(key)
 }
 
-// Forget removes a policy and its watches. No result is published for it after it returns.
+// Forget removes a policy and its watches. What is being resolved of it may still be published.
 func (r *Resolver) Forget(key types.NamespacedName) {
-	r.publishing.Lock()
-	defer r.publishing.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.entries, key)
-	r.queue.Forget(key)
-	r.queue.Add(key) // to close its session, which may be in use now
+	if e := r.entries[key]; e != nil {
+		e.op, e.published, e.waitsFor = nil, nil, ""
+		r.queue.Forget(key)
+		r.queue.Add(key) // to close its session, which may be in use now
+	}
 }
 
 // PackageChanged enqueues the policies that depend on a package.
@@ -208,12 +200,12 @@ func (r *Resolver) Start(ctx context.Context) error {
 		}
 	})
 	r.mu.Lock()
-	sessions := r.sessions
-	r.sessions = map[types.NamespacedName]templateSession{}
-	r.mu.Unlock()
+	defer r.mu.Unlock()
 	var closing sync.WaitGroup
-	for _, session := range sessions {
-		closing.Go(session.close)
+	for _, e := range r.entries {
+		if e.session != nil {
+			closing.Go(e.session.close)
+		}
 	}
 	closing.Wait()
 	return nil

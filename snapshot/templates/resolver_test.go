@@ -103,7 +103,7 @@ type rig struct {
 func startRig(t *testing.T, o Options) *rig {
 	t.Helper()
 	g := &rig{next: &texts{}}
-	o.Packages = &g.catalogs
+	o.Package = g.catalogs.Get
 	o.Publish = func(_ types.NamespacedName, r snapshot.Completion) {
 		g.mu.Lock()
 		defer g.mu.Unlock()

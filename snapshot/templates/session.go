@@ -186,7 +186,7 @@ func (s *session) resolvePart(l *limits, functions template.FuncMap, p *part) (a
 		return nil, parseError{err}
 	}
 	result, err := s.resolver.ResolveTemplate([]byte(limited), nil, &templates.ResolveOptions{
-		InputIsYAML: true, Watcher: &s.id, CustomFunctions: functions, DenylistFunctions: slices.Clone(undecided)})
+		InputIsYAML: true, Watcher: &s.id, CustomFunctions: functions, DenylistFunctions: slices.Clone(refused)})
 	if err == nil && len(result.ResolvedJSON) > maxOutput {
 		err = limitErrorf("it resolves to more than 1 MiB")
 	}
@@ -224,8 +224,8 @@ func mayPass(err error) bool {
 		errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// inserted are the calls that the template as it was written does not have.
-var inserted = strings.NewReplacer(" | "+outputFunction, "", " | "+methodFunction, "")
+// inserted is the call that the template as it was written does not have.
+const inserted = " | " + outputFunction
 
 // problem returns why a part does not resolve, without the calls that were inserted. An error of a function may
 // quote what it was given, so it is shown only where nothing was looked up, or where it is about a lookup that is
@@ -246,7 +246,7 @@ func (s *session) problem(p *part, err error) string {
 	case !strings.HasPrefix(shown, "template: "): // else the library does not parse it
 		shown = "its result is not YAML"
 	}
-	return text.Truncate(inserted.Replace(shown), maxProblem)
+	return text.Truncate(strings.ReplaceAll(shown, inserted, ""), maxProblem)
 }
 
 // ofLookup reports whether an error is one of a lookup, which quotes what was to be looked up and nothing else.
@@ -365,12 +365,4 @@ func (l *lookups) allows(gvk schema.GroupVersionKind, namespace string) (resourc
 		return resource, limitErrorf("the namespace of a lookup is not the name of one")
 	}
 	return resource, nil
-}
-
-// withoutSecrets returns a function of the library that reads a Secret, in a form that fails.
-func withoutSecrets(name string) func(...any) (string, error) {
-	return func(...any) (string, error) {
-		return "", limitErrorf("%s is not a function in templates of OperatorPolicies, which cannot look up Secrets",
-			name)
-	}
 }

@@ -44,6 +44,7 @@ func TestRefusedValues(t *testing.T) {
 		"a probe of another endpoint": {"readinessProbe: {httpGet: {path: /, port: 80}}",
 			"additional properties 'httpGet' not allowed"},
 		"another policy":             {"webhooks: {failurePolicy: fail}", "value must be one of 'Fail', 'Ignore'"},
+		"another owner":              {"crds: {operatorPolicy: theirs}", "value must be one of 'managed', 'external'"},
 		"no replica":                 {"replicas: 0", "at '/replicas': minimum"},
 		"a number in quotes":         {`replicas: "3"`, "at '/replicas': got string, want integer"},
 		"a digest without algorithm": {"image: {digest: 0123}", "at '/image/digest'"},
@@ -120,6 +121,21 @@ func TestRefusedValues(t *testing.T) {
 			"image.repository registry.example/a/b begins with a registry: set image.registry to registry.example, and image.repository to a/b"},
 		"a variable of the chart": {"extraEnv: [{name: POD_NAMESPACE, value: a}]",
 			"extraEnv: POD_NAMESPACE is set by the chart"},
+		"the add-on's policies, and our ordering": {"crds: {operatorPolicy: external}",
+			"crds.operatorPolicy is external: who owns OperatorPolicies reconciles Policies as well, so set ordering.enabled to false"},
+		"a misspelt service account": {`olm: {identity: "system:serviceaccounts:olm:a"}`,
+			"is not the user name of a service account: set olm.identity to the account that OLM runs as"},
+		"monitors of both kinds": {"metrics: {serviceMonitor: {enabled: true}, podMonitor: {enabled: true}}",
+			"would scrape every pod twice"},
+		"a PodMonitor without token": {"metrics: {secure: true, podMonitor: {enabled: true}}",
+			"metrics.podMonitor.authorization is required with metrics.secure"},
+		"a CA that is elsewhere": {"metrics: {secure: true, serviceMonitor: {enabled: true, namespace: monitoring}}",
+			"metrics.serviceMonitor.tlsConfig is required with metrics.secure and metrics.serviceMonitor.namespace"},
+		"a CA that is elsewhere, for pods": {
+			"metrics: {secure: true, podMonitor: {enabled: true, namespace: monitoring, authorization: {credentials: {name: a, key: b}}}}",
+			"metrics.podMonitor.tlsConfig is required with metrics.secure and metrics.podMonitor.namespace"},
+		"an alert that does not exist": {"metrics: {prometheusRule: {enabled: true, disabled: [OpgateUp]}}",
+			"metrics.prometheusRule.disabled: there is no alert OpgateUp"},
 	}) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -195,6 +211,13 @@ func TestUserRoles(t *testing.T) {
 			{APIGroups: []string{"operators.coreos.com"}, Resources: []string{"constraints"}, Verbs: verbs.constraints},
 		})
 	}
+}
+
+// aggregated reports whether a role is aggregated to the role of Kubernetes with the same name.
+func aggregated(t *testing.T, o objects, role string) bool {
+	t.Helper()
+	return one[*rbacv1.ClusterRole](t, o, "opgate-"+role).Labels["rbac.authorization.k8s.io/aggregate-to-"+role] ==
+		"true"
 }
 
 // TestApprover looks at the role of those who consent to changes without writing policies. It grants nothing until it
@@ -371,4 +394,21 @@ func TestNotes(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestDocumentedReleases wants the Application and the HelmRelease in docs/install.md to have values that the chart
+// accepts, and to wait for one another and retry.
+func TestDocumentedReleases(t *testing.T) {
+	field := func(kind string, path ...string) string {
+		t.Helper()
+		text, err := chart.Documented(checkout, kind, path...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	mustRender(t, field("Application", "source", "helm", "valuesObject"))
+	mustRender(t, field("HelmRelease", "values"))
+	same(t, "retries", strings.TrimSpace(field("Application", "syncPolicy", "retry", "limit")), "10")
+	same(t, "retries", strings.TrimSpace(field("HelmRelease", "install", "remediation", "retries")), "10")
 }

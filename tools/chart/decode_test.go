@@ -2,7 +2,6 @@ package chart_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -155,39 +154,6 @@ func flagsOf(t *testing.T, o objects) map[string][]string {
 		flags[name] = append(flags[name], value)
 	}
 	return flags
-}
-
-// hooksOf are all entries of both webhook configurations, as validating ones. They have no field that pods write.
-func hooksOf(t *testing.T, o objects) []admissionregistrationv1.ValidatingWebhook {
-	t.Helper()
-	hooks := slices.Clone(one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, o, "opgate").Webhooks)
-	for _, m := range one[*admissionregistrationv1.MutatingWebhookConfiguration](t, o, "opgate").Webhooks {
-		hooks = append(hooks, admissionregistrationv1.ValidatingWebhook{Name: m.Name, ClientConfig: m.ClientConfig,
-			Rules: m.Rules, FailurePolicy: m.FailurePolicy, NamespaceSelector: m.NamespaceSelector,
-			TimeoutSeconds: m.TimeoutSeconds, MatchConditions: m.MatchConditions})
-	}
-	want := 18
-	if flagsOf(t, o)["ordering"][0] == "false" {
-		want = 15
-	}
-	olmv1 := false
-	for _, h := range hooks {
-		olmv1 = olmv1 || h.Name == extensionsHook
-		if len(h.Rules)+len(h.MatchConditions) > 0 || h.FailurePolicy != nil || h.TimeoutSeconds != nil ||
-			h.ClientConfig.Service.Path != nil {
-			t.Errorf("webhook %s has fields that pods write, so that applying it again conflicts with them", h.Name)
-		}
-	}
-	if !olmv1 {
-		want -= 2
-	}
-	if len(flagsOf(t, o)["operator-policy-definition"]) > 0 {
-		want-- // policies are not changed
-	}
-	if len(hooks) != want {
-		t.Fatalf("there are %d webhooks, want %d", len(hooks), want)
-	}
-	return hooks
 }
 
 // rolesOf are the rules of all roles, by kind and name.

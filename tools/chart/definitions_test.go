@@ -12,6 +12,16 @@ import (
 	"github.com/opgate/opgate/manifests/crd"
 )
 
+// Definitions that the chart has.
+const (
+	policyDefinition     = "operatorpolicies.policy.open-cluster-management.io"
+	constraintDefinition = "constraints.operators.coreos.com"
+)
+
+// orderingDefinitions are those that are only there with ordering.
+var orderingDefinitions = []string{"policies.policy.open-cluster-management.io",
+	"policysets.policy.open-cluster-management.io"}
+
 // definitionsOf are all definitions that were rendered, by name. There have to be some.
 func definitionsOf(t *testing.T, o objects) map[string]*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()

@@ -66,30 +66,6 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// testCases are values of "helm test".
-func testCases() []valueCase {
-	return []valueCase{{
-		name:   "the test tries another namespace",
-		values: "test: {namespace: shop}",
-		check: func(t *testing.T, o objects) {
-			same(t, "arguments", one[*corev1.Pod](t, o, "opgate-test").Spec.Containers[0].Args,
-				[]string{"verify", "--namespace=shop", "--timeout=2m"})
-			same(t, "namespace of the role", one[*rbacv1.Role](t, o, "opgate-test").Namespace, "shop")
-			same(t, "namespace of its binding", one[*rbacv1.RoleBinding](t, o, "opgate-test").Namespace, "shop")
-		},
-	}, {
-		name:   "no test where nothing is refused",
-		values: "policy: {excludedNamespaces: [default]}",
-		check: func(t *testing.T, o objects) {
-			for key, object := range o {
-				if object.GetAnnotations()["helm.sh/hook"] != "" {
-					t.Errorf("%s is there", key)
-				}
-			}
-		},
-	}}
-}
-
 // TestHelmTest looks at what "helm test" brings to the cluster: it may apply one policy, and gets no reviews.
 func TestHelmTest(t *testing.T) {
 	same(t, "rules", one[*rbacv1.Role](t, defaults, "opgate-test").Rules, []rbacv1.PolicyRule{{

@@ -6,7 +6,6 @@ import (
 	"debug/buildinfo"
 	"debug/elf"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -287,50 +286,6 @@ func checkSBOM(t *testing.T, file string, data []byte) {
 	if got := bill.Packages[0].PackageChecksums; len(got) != 1 ||
 		got[0] != (common.Checksum{Algorithm: common.SHA256, Value: sum.Hex}) {
 		t.Errorf("the bill is for a binary with %v, want %s", got, sum.Hex)
-	}
-}
-
-// TestSBOMOfTwoPlatforms lists what both binaries hold once, and that each depends on it. Of a test binary the linker
-// records no modules but the standard library.
-func TestSBOMOfTwoPlatforms(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var document bytes.Buffer
-	if err := image.WriteSBOM(&document, []image.Binary{{Platform: amd64, File: self}, {Platform: arm64, File: self}},
-		meta); err != nil {
-		t.Fatal(err)
-	}
-	bill, err := spdxjson.Read(&document)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := spdxlib.ValidateDocument(bill); err != nil {
-		t.Error(err)
-	}
-	count := map[string]int{}
-	for _, pkg := range bill.Packages {
-		count[pkg.PackageName]++
-	}
-	if count["github.com/opgate/opgate"] != 2 || count["stdlib"] != 1 {
-		t.Errorf("packages are listed %v times, want two binaries and one standard library", count)
-	}
-	var got []string
-	for _, relation := range bill.Relationships {
-		if relation.RefA.ElementRefID == "DOCUMENT" || strings.Contains(string(relation.RefB.ElementRefID), "stdlib") {
-			got = append(got, fmt.Sprint(relation.RefA.ElementRefID, " ", relation.Relationship, " ",
-				relation.RefB.ElementRefID))
-		}
-	}
-	program := "Package-" + filepath.Base(self)
-	stdlib := "Package-stdlib-" + strings.TrimPrefix(runtime.Version(), "go")
-	want := []string{
-		"DOCUMENT DESCRIBES " + program + "-linux-amd64", program + "-linux-amd64 DEPENDS_ON " + stdlib,
-		"DOCUMENT DESCRIBES " + program + "-linux-arm64", program + "-linux-arm64 DEPENDS_ON " + stdlib,
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("relationships are not as wanted (-want +got):\n%s", diff)
 	}
 }
 

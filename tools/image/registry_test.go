@@ -220,14 +220,6 @@ func TestBaseForAnotherPlatform(t *testing.T) {
 	}
 }
 
-func TestScratchIsSaid(t *testing.T) {
-	var said strings.Builder
-	if _, err := image.FindBase(t.Context(), image.Scratch, &said); err != nil ||
-		!strings.Contains(said.String(), "nothing else") {
-		t.Errorf("said %q (%v), want it to say that there is no base", said.String(), err)
-	}
-}
-
 func TestWriteLayoutReplacesLayoutsOnly(t *testing.T) {
 	base, err := image.FindBase(t.Context(), image.Scratch, io.Discard)
 	if err != nil {
@@ -257,33 +249,5 @@ func TestWriteLayoutReplacesLayoutsOnly(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(precious, "thesis.txt")); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestArchiveForAPlatformThatWasNotBuilt(t *testing.T) {
-	base, err := image.FindBase(t.Context(), image.Scratch, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	index, err := image.Assemble(base, standIns(t, arm64), meta)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = image.WriteArchive(filepath.Join(t.TempDir(), "opgate.tar"), index, amd64, parseTag(t, image.Name+":test"))
-	if err == nil || !strings.Contains(err.Error(), "no image for linux/amd64") {
-		t.Errorf("got error %v, want it to say what is missing", err)
-	}
-}
-
-func TestPlatforms(t *testing.T) {
-	if got, err := image.Platforms([]string{"linux/amd64", "linux/arm64"}); err != nil || len(got) != 2 ||
-		got[1].Architecture != "arm64" {
-		t.Errorf("got %v, %v", got, err)
-	}
-	for _, wrong := range [][]string{nil, {""}, {"linux"}, {"amd64"}, {"windows/amd64"}, {"linux/arm/v7"},
-		{"linux/amd64", "linux/arm64/v8"}} {
-		if got, err := image.Platforms(wrong); err == nil {
-			t.Errorf("%q: got %v, want an error", wrong, got)
-		}
 	}
 }

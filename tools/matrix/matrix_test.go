@@ -90,21 +90,3 @@ not an event
 		t.Errorf("got %s: %s", result.Status, result.Reason)
 	}
 }
-
-// TestMerge: a row that is run replaces its result and no other.
-func TestMerge(t *testing.T) {
-	rows := []Row{{Kubernetes: "v1", OLM: "a"}, {Kubernetes: "v2", OLM: "a"},
-		{Kubernetes: "v3", OLM: "a", NotRun: noOpenShift}}
-	before := []Result{{Row: rows[0], Status: Passed, Date: "2026-11-21"},
-		{Row: rows[1], Status: Passed, Date: "2026-11-21"},
-		{Row: Row{Kubernetes: "v0", OLM: "a"}, Status: Passed}}
-	now := []Result{{Row: rows[1], Status: Failed, Date: "2026-11-23"}}
-	var got []string
-	for _, result := range Merge(rows, before, now) {
-		got = append(got, result.Kubernetes+" "+result.Status+" "+result.Date+result.Reason)
-	}
-	want := []string{"v1 passed 2026-11-21", "v2 failed 2026-11-23", "v3 not run " + noOpenShift}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("merged (-want +got):\n%s", diff)
-	}
-}

@@ -86,7 +86,7 @@ var (
 	}
 	// installations are the packages of tests with clusters that are about packaging, conversion, sequences and faults.
 	installations = map[string][]string{
-		"e2e": {"./install", "./conversion", "./explore", "./faults", "./node"}, "tools": {"./install"}, "bench": {"./scale"},
+		"e2e": {"./install", "./conversion", "./explore", "./faults"}, "tools": {"./install"}, "bench": {"./scale"},
 	}
 	// generated are the packages with tests that try 200 of their generated cases in CI, and all with -long.
 	generated = []string{"./admission", "./certs", "./cmd/opgate/manifests", "./controller/operatorpolicy/compliance", "./conversion",
@@ -138,8 +138,7 @@ func long() Lane {
 		return Step{Name: name, Module: module, Packages: packages, Args: []string{"-long"}}
 	}
 	steps := []Step{step("generated", ".", generated...), step("clusters", "e2e", append(slices.Clone(clusters), "./conversion", "./install")...),
-		step("bundle", "tools", "./install"), step("explore", "e2e", "./explore"), step("faults", "e2e", "./faults"),
-		{Name: "node", Module: "e2e", Packages: []string{"./node"}}}
+		step("bundle", "tools", "./install"), step("explore", "e2e", "./explore"), step("faults", "e2e", "./faults")}
 	steps[3].Args = append(steps[3].Args, "-walks=200", "-seed=1")
 	steps[4].Args = append(steps[4].Args, "-all")
 	for i := range steps {

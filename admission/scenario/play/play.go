@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -138,12 +140,8 @@ func named(u *unstructured.Unstructured) string {
 // labelledByName is a namespace with the label that the API server sets.
 func labelledByName(namespace *unstructured.Unstructured) *unstructured.Unstructured {
 	namespace = namespace.DeepCopy()
-	labels := namespace.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[metakey.NamespaceName] = namespace.GetName()
-	namespace.SetLabels(labels)
+	// Labels that are no object are an error when the namespace is read.
+	_ = unstructured.SetNestedField(namespace.Object, namespace.GetName(), "metadata", "labels", metakey.NamespaceName)
 	return namespace
 }
 
@@ -181,13 +179,8 @@ func Marked(u *unstructured.Unstructured, key []byte) (*unstructured.Unstructure
 		return nil, fmt.Errorf("read Policy %s: %w", named(u), err)
 	}
 	u = u.DeepCopy()
-	annotations := u.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[metakey.Verified] = dependency.Sign(key, p, digest, dependency.Verification{})
-	u.SetAnnotations(annotations)
-	return u, nil
+	return u, unstructured.SetNestedField(u.Object, dependency.Sign(key, p, digest, dependency.Verification{}),
+		"metadata", "annotations", metakey.Verified)
 }
 
 // Write is one write by one user.
@@ -278,13 +271,10 @@ func (w *Write) Send(ctx context.Context, handlers map[string]http.Handler) (*Ou
 	return got, nil
 }
 
-// ResourceOf is the resource of an object: its kind in lower case and in the plural.
+// ResourceOf is the resource of an object.
 func ResourceOf(u *unstructured.Unstructured) string {
-	kind := strings.ToLower(u.GetKind())
-	if stem, found := strings.CutSuffix(kind, "y"); found {
-		return stem + "ies"
-	}
-	return kind + "s"
+	plural, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
+	return plural.Resource
 }
 
 // Review is the body that the API server sends for a write.
@@ -319,30 +309,14 @@ func Post(ctx context.Context, handler http.Handler, body []byte) (*admissionv1.
 	if err != nil {
 		return nil, err
 	}
-	w := &recorder{header: http.Header{}, code: http.StatusOK}
+	w := httptest.NewRecorder()
 	handler.ServeHTTP(w, request)
 	var out admissionv1.AdmissionReview
-	if err := json.Unmarshal(w.body.Bytes(), &out); err != nil || out.Response == nil || w.code != http.StatusOK {
-		return nil, fmt.Errorf("answer %d is no AdmissionReview: %s", w.code, strings.TrimSpace(w.body.String()))
+	if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil || out.Response == nil || w.Code != http.StatusOK {
+		return nil, fmt.Errorf("answer %d is no AdmissionReview: %s", w.Code, strings.TrimSpace(w.Body.String()))
 	}
 	if !out.Response.Allowed && (out.Response.Result == nil || out.Response.Result.Message == "") {
 		return nil, errors.New("a refusal without a message")
 	}
 	return out.Response, nil
 }
-
-// recorder keeps an answer.
-type recorder struct {
-	header http.Header
-	code   int
-	body   bytes.Buffer
-}
-
-// Header implements http.ResponseWriter.
-func (r *recorder) Header() http.Header { return r.header }
-
-// Write implements http.ResponseWriter.
-func (r *recorder) Write(data []byte) (int, error) { return r.body.Write(data) }
-
-// WriteHeader implements http.ResponseWriter.
-func (r *recorder) WriteHeader(code int) { r.code = code }

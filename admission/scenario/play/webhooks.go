@@ -85,42 +85,21 @@ func (h *webhook) matches(ctx context.Context, w *Write) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	result := h.matcher().Match(ctx, attributes, nil, olmMayEscalate{})
+	result := h.matcher().Match(ctx, attributes, nil, olmMayEscalate)
 	if result.Error != nil {
 		return false, fmt.Errorf("%s: %w", h.Name, result.Error)
 	}
 	return result.Matches, nil
 }
 
-// Asked maps the paths of a resource to whether the API server sends a write there. Steps count as sent to the path of
-// their resource, which judges the same.
-func (w *Write) Asked(ctx context.Context) (map[string]bool, error) {
-	paths := map[string]bool{}
-	for i := range shipped() {
-		h := &shipped()[i]
-		if !h.concerns(w) {
-			continue
-		}
-		matches, err := h.matches(ctx, w)
-		if err != nil {
-			return nil, err
-		}
-		path := h.path[:strings.LastIndex(h.path, "/")+1] + strings.ReplaceAll(h.Rules[0].Resources[0], "/", "-")
-		paths[path] = paths[path] || matches
-	}
-	return paths, nil
-}
-
 // olmMayEscalate lets OLM do everything, and other users nothing.
-type olmMayEscalate struct{}
-
-// Authorize implements authorizer.Authorizer.
-func (olmMayEscalate) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	if a.GetUser().GetName() == OLM {
-		return authorizer.DecisionAllow, "", nil
-	}
-	return authorizer.DecisionNoOpinion, "", nil
-}
+var olmMayEscalate = authorizer.AuthorizerFunc(
+	func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		if a.GetUser().GetName() == OLM {
+			return authorizer.DecisionAllow, "", nil
+		}
+		return authorizer.DecisionNoOpinion, "", nil
+	})
 
 // withObject is the write with the object as mutating webhooks have changed it.
 func (w *Write) withObject(object []byte) (*Write, error) {

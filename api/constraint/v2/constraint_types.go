@@ -2,9 +2,21 @@ package v2
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 )
+
+// GroupVersion identifies this package's API.
+var GroupVersion = schema.GroupVersion{Group: constraintv1.Group, Version: "v2"}
+
+// AddToScheme registers the types of this package in a scheme.
+func AddToScheme(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion, &Constraint{}, &ConstraintList{})
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+}
 
 // The spec and the status are those of v1, so that the two versions cannot come to differ.
 

@@ -15,10 +15,8 @@ type RemediationAction string
 
 // Values of RemediationAction. The capitalised spellings mean the same.
 const (
-	Inform         RemediationAction = "inform"
-	InformCapital  RemediationAction = "Inform"
-	Enforce        RemediationAction = "enforce"
-	EnforceCapital RemediationAction = "Enforce"
+	Inform  RemediationAction = "inform"
+	Enforce RemediationAction = "enforce"
 )
 
 // ComplianceState is the outcome for a policy or for one of its templates.

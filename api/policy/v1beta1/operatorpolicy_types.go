@@ -17,28 +17,10 @@ import (
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type OperatorPolicySpec struct {
-	// Whether the policy acts or only reports.
-	//
-	// With inform, the default, nothing is refused, created, changed or deleted.
-	// What the policy would have refused appears as a warning, in audit annotations
-	// and in the status.
-	//
-	// With enforce, writes that break the policy are refused, InstallPlans that it
-	// allows are approved, and with complianceType mustnothave the operator is
-	// removed as removalBehavior says.
-	//
-	// Inform and Enforce mean the same as the lower-case words.
-	//
-	// +kubebuilder:validation:Enum=Inform;inform;Enforce;enforce
 	// +kubebuilder:default=inform
 	// +optional
 	RemediationAction v1beta2.RemediationAction `json:"remediationAction,omitempty"`
 
-	// How grave it is when the policy is NonCompliant: low, medium, high or
-	// critical, each also with a capital first letter. It is repeated in reports
-	// and metrics and changes no decision. There is no default.
-	//
-	// +kubebuilder:validation:Enum=low;Low;medium;Medium;high;High;critical;Critical
 	// +optional
 	Severity v1beta2.Severity `json:"severity,omitempty"`
 
@@ -71,34 +53,8 @@ type OperatorPolicySpec struct {
 	// +required
 	Subscription SubscriptionTemplate `json:"subscription"`
 
-	// The ClusterServiceVersions that the policy is about, by exact and
-	// case-sensitive name, such as etcdoperator.v0.9.4. Optional; at most 1000
-	// entries. An entry may hold several names separated by commas; white space
-	// around a name is ignored and so is an empty name. A list that is absent, or
-	// empty once it has been read like this, stands for every version.
-	//
-	// A name followed by the digest of a bundle image, such as
-	// etcdoperator.v0.9.4@sha256: and 64 hexadecimal digits, is that version with
-	// these contents only. InstallPlans are compared by the digest in
-	// status.bundleLookups; the repository may be that of a mirror. A plan whose
-	// bundle has no digest, or that contains the bundle itself, is refused. The
-	// digest of an installed operator is not known: there the name counts, and
-	// nothing is removed by its digest.
-	//
-	// With complianceType musthave or mayhave these are the versions that may be installed
-	// and that count as compliant. subscription.startingCSV is allowed even if it
-	// is not listed. With mustnothave these are the versions that must not be
-	// present.
-	//
-	// In an enforced policy, a list that is not empty makes the Subscription's
-	// installPlanApproval Manual, so that each InstallPlan can be checked before
-	// it is approved.
-	//
-	// +kubebuilder:validation:MaxItems=1000
-	// +kubebuilder:validation:items:MaxLength=65536
-	// +listType=atomic
 	// +optional
-	Versions []string `json:"versions,omitempty"`
+	Versions v1beta2.Versions `json:"versions,omitempty"`
 
 	// Whether upgrades of an operator that is already installed are approved:
 	// Automatic (an upgrade is approved if versions allows it) or None. The first
@@ -112,29 +68,6 @@ type OperatorPolicySpec struct {
 	// +optional
 	UpgradeApproval v1beta2.UpgradeApproval `json:"upgradeApproval,omitempty"`
 
-	// Whether the operator may be deleted: its Subscription, its
-	// ClusterServiceVersion, the OperatorGroups of its namespace, the CatalogSource
-	// that the policy names, the CustomResourceDefinitions that OLM has labelled as
-	// the operator's, the namespaces of all of these and of the policy, and the
-	// policy itself. Optional.
-	//
-	// - Allow, the default: nothing is refused.
-	// - Confirm: a deletion is refused unless annotation opgate.io/delete-confirmed
-	//   of the object has its metadata.uid.
-	// - Deny: a deletion is refused. To delete the operator, or the policy, set this
-	//   field to Allow first.
-	//
-	// The API server judges deletions by itself, so the field has an effect in an
-	// enforced policy only, and only with --backstop=enforce. OLM, Opgate, the
-	// garbage collector and the namespace controller are not refused.
-	//
-	// With complianceType mustnothave, or beside such a policy, Deny wins: the
-	// operator is not removed. Confirm does not keep a mustnothave policy from
-	// removing it.
-	// ---
-	// An addition of Opgate.
-	//
-	// +kubebuilder:validation:Enum=Allow;Confirm;Deny
 	// +optional
 	Deletion v1beta2.DeletionAction `json:"deletion,omitempty"`
 
@@ -215,22 +148,11 @@ type SubscriptionTemplate struct {
 	// +optional
 	Namespace v1beta2.Label `json:"namespace,omitempty"`
 
-	// The channel of the package to follow. Optional; the default is the package's
-	// own default channel. If set, a Subscription with another channel breaks the
-	// policy.
-	//
-	// +kubebuilder:validation:XValidation:rule="self == self.trim()",message="must not start or end with white space"
 	// +optional
-	Channel string `json:"channel,omitempty"`
+	Channel v1beta2.Channel `json:"channel,omitempty"`
 
-	// The name of the CatalogSource that the operator comes from. Optional; the
-	// default is the catalog that offers the package. If set, a Subscription with
-	// another source breaks the policy.
-	//
-	// +kubebuilder:validation:XValidation:rule="self == self.trim()",message="must not start or end with white space"
-	// +kubebuilder:validation:XValidation:rule="self.contains('{{') || self.size() <= 253",message="must be no more than 253 characters"
 	// +optional
-	Source string `json:"source,omitempty"`
+	Source v1beta2.Source `json:"source,omitempty"`
 
 	// The namespace of the CatalogSource. Optional; the default is the namespace
 	// of the catalog that offers the package.

@@ -96,7 +96,7 @@ func (in *OperatorPolicySpec) DeepCopyInto(out *OperatorPolicySpec) {
 	in.Subscription.DeepCopyInto(&out.Subscription)
 	if in.Versions != nil {
 		in, out := &in.Versions, &out.Versions
-		*out = make([]string, len(*in))
+		*out = make(v1beta2.Versions, len(*in))
 		copy(*out, *in)
 	}
 	out.RemovalBehavior = in.RemovalBehavior

@@ -8,8 +8,8 @@ import (
 
 func TestIsEnforced(t *testing.T) {
 	for action, want := range map[v1beta2.RemediationAction]bool{
-		v1beta2.Enforce: true, v1beta2.EnforceCapital: true, "ENFORCE": true,
-		v1beta2.Inform: false, v1beta2.InformCapital: false, "INFORM": false, "": false, "of": true,
+		v1beta2.Enforce: true, "Enforce": true, "ENFORCE": true,
+		v1beta2.Inform: false, "Inform": false, "INFORM": false, "": false, "of": true,
 	} {
 		spec := v1beta2.OperatorPolicySpec{RemediationAction: action}
 		if got := spec.IsEnforced(); got != want {

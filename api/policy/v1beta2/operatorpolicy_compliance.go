@@ -1,19 +1,11 @@
 package v1beta2
 
-// Severity is a label for reports; it changes no decision.
+// Severity is how grave it is when the policy is NonCompliant: low, medium, high
+// or critical, each also with a capital first letter. It is repeated in reports
+// and metrics and changes no decision. There is no default.
+//
+// +kubebuilder:validation:Enum=low;Low;medium;Medium;high;High;critical;Critical
 type Severity string
-
-// Values of Severity. The capitalised spellings mean the same.
-const (
-	SeverityLow             Severity = "low"
-	SeverityLowCapital      Severity = "Low"
-	SeverityMedium          Severity = "medium"
-	SeverityMediumCapital   Severity = "Medium"
-	SeverityHigh            Severity = "high"
-	SeverityHighCapital     Severity = "High"
-	SeverityCritical        Severity = "critical"
-	SeverityCriticalCapital Severity = "Critical"
-)
 
 // ComplianceConfigAction says what a finding does to the policy's compliance.
 // +kubebuilder:validation:Enum=Compliant;NonCompliant

@@ -14,6 +14,50 @@ type Label = string
 // +kubebuilder:validation:XValidation:rule="self.contains('{{') || self.size() <= 253 && self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$')",messageExpression=`!self.matches("^[ -~]*$") ? "must be ASCII: type the name instead of copying it" : self.size() > 253 ? "must be no more than 253 characters" : "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"`
 type Subdomain = string
 
+// Versions are the ClusterServiceVersions that the policy is about, by exact
+// and case-sensitive name, such as etcdoperator.v0.9.4. Optional; at most 1000
+// entries, and 10000 names in all. An entry may hold several names separated by
+// commas, in at most 65536 characters; white space
+// around a name is ignored and so is an empty name. A list that is absent, or
+// empty once it has been read like this, stands for every version.
+//
+// A name followed by the digest of a bundle image, such as
+// etcdoperator.v0.9.4@sha256: and 64 hexadecimal digits, is that version with
+// these contents only. InstallPlans are compared by the digest in
+// status.bundleLookups; the repository may be that of a mirror. A plan whose
+// bundle has no digest, or that contains the bundle itself, is refused. The
+// digest of an installed operator is not known: there the name counts, and
+// nothing is removed by its digest.
+//
+// With complianceType musthave or mayhave these are the versions that may be installed
+// and that count as compliant. subscription.startingCSV is allowed even if it
+// is not listed. With mustnothave these are the versions that must not be
+// present.
+//
+// In an enforced policy, a list that is not empty makes the Subscription's
+// installPlanApproval Manual, so that each InstallPlan can be checked before
+// it is approved.
+//
+// +kubebuilder:validation:MaxItems=1000
+// +kubebuilder:validation:items:MaxLength=65536
+// +listType=atomic
+type Versions []string
+
+// Channel is the channel of the package to follow. Optional; the default
+// is the package's own default channel. If set, a Subscription with another
+// channel breaks the policy.
+//
+// +kubebuilder:validation:XValidation:rule="self == self.trim()",message="must not start or end with white space"
+type Channel = string
+
+// Source is the name of the CatalogSource that the operator comes from. Optional;
+// the default is the catalog that offers the package. If set, a Subscription with
+// another source breaks the policy.
+//
+// +kubebuilder:validation:XValidation:rule="self == self.trim()",message="must not start or end with white space"
+// +kubebuilder:validation:XValidation:rule="self.contains('{{') || self.size() <= 253",message="must be no more than 253 characters"
+type Source = string
+
 // OperatorGroupTemplate describes the OperatorGroup of the operator's
 // namespace. Fields that are not listed are refused when the policy is
 // written.
@@ -117,22 +161,11 @@ type SubscriptionTemplate struct {
 	// +optional
 	Namespace Label `json:"namespace,omitempty"`
 
-	// The channel of the package to follow. Optional; the default is the package's
-	// own default channel. If set, a Subscription with another channel breaks the
-	// policy.
-	//
-	// +kubebuilder:validation:XValidation:rule="self == self.trim()",message="must not start or end with white space"
 	// +optional
-	Channel string `json:"channel,omitempty"`
+	Channel Channel `json:"channel,omitempty"`
 
-	// The name of the CatalogSource that the operator comes from. Optional; the
-	// default is the catalog that offers the package. If set, a Subscription with
-	// another source breaks the policy.
-	//
-	// +kubebuilder:validation:XValidation:rule="self == self.trim()",message="must not start or end with white space"
-	// +kubebuilder:validation:XValidation:rule="self.contains('{{') || self.size() <= 253",message="must be no more than 253 characters"
 	// +optional
-	Source string `json:"source,omitempty"`
+	Source Source `json:"source,omitempty"`
 
 	// The namespace of the CatalogSource. Optional; the default is the namespace
 	// of the catalog that offers the package.

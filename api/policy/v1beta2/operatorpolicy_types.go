@@ -7,15 +7,25 @@ import (
 // Text below a line of three dashes is for readers of the Go code;
 // controller-gen leaves it out of the CRD.
 
-// RemediationAction says whether a policy acts or only reports.
+// RemediationAction is whether the policy acts or only reports.
+//
+// With inform, the default, nothing is refused, created, changed or deleted.
+// What the policy would have refused appears as a warning, in audit annotations
+// and in the status.
+//
+// With enforce, writes that break the policy are refused, InstallPlans that it
+// allows are approved, and with complianceType mustnothave the operator is
+// removed as removalBehavior says.
+//
+// Inform and Enforce mean the same as the lower-case words.
+//
+// +kubebuilder:validation:Enum=Inform;inform;Enforce;enforce
 type RemediationAction string
 
-// Values of RemediationAction. The capitalised spellings mean the same.
+// Values of RemediationAction.
 const (
-	Inform         RemediationAction = "inform"
-	InformCapital  RemediationAction = "Inform"
-	Enforce        RemediationAction = "enforce"
-	EnforceCapital RemediationAction = "Enforce"
+	Inform  RemediationAction = "inform"
+	Enforce RemediationAction = "enforce"
 )
 
 // ComplianceType says whether the operator has to be present, may be present, or has to be absent.
@@ -37,28 +47,10 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.planApproval) || self.complianceType != 'mustnothave'",message="a mustnothave policy approves no plan: remove planApproval, or write complianceType musthave or mayhave",fieldPath=".planApproval",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="!has(self.planApproval) || self.remediationAction in ['enforce', 'Enforce']",message="a policy that informs approves no plan: remove planApproval, or write remediationAction enforce",fieldPath=".planApproval",reason=FieldValueForbidden
 type OperatorPolicySpec struct {
-	// Whether the policy acts or only reports.
-	//
-	// With inform, the default, nothing is refused, created, changed or deleted.
-	// What the policy would have refused appears as a warning, in audit annotations
-	// and in the status.
-	//
-	// With enforce, writes that break the policy are refused, InstallPlans that it
-	// allows are approved, and with complianceType mustnothave the operator is
-	// removed as removalBehavior says.
-	//
-	// Inform and Enforce mean the same as the lower-case words.
-	//
-	// +kubebuilder:validation:Enum=Inform;inform;Enforce;enforce
 	// +kubebuilder:default=inform
 	// +optional
 	RemediationAction RemediationAction `json:"remediationAction,omitempty"`
 
-	// How grave it is when the policy is NonCompliant: low, medium, high or
-	// critical, each also with a capital first letter. It is repeated in reports
-	// and metrics and changes no decision. There is no default.
-	//
-	// +kubebuilder:validation:Enum=low;Low;medium;Medium;high;High;critical;Critical
 	// +optional
 	Severity Severity `json:"severity,omitempty"`
 
@@ -91,35 +83,8 @@ type OperatorPolicySpec struct {
 	// +required
 	Subscription SubscriptionTemplate `json:"subscription"`
 
-	// The ClusterServiceVersions that the policy is about, by exact and
-	// case-sensitive name, such as etcdoperator.v0.9.4. Optional; at most 1000
-	// entries, and 10000 names in all. An entry may hold several names separated by
-	// commas, in at most 65536 characters; white space
-	// around a name is ignored and so is an empty name. A list that is absent, or
-	// empty once it has been read like this, stands for every version.
-	//
-	// A name followed by the digest of a bundle image, such as
-	// etcdoperator.v0.9.4@sha256: and 64 hexadecimal digits, is that version with
-	// these contents only. InstallPlans are compared by the digest in
-	// status.bundleLookups; the repository may be that of a mirror. A plan whose
-	// bundle has no digest, or that contains the bundle itself, is refused. The
-	// digest of an installed operator is not known: there the name counts, and
-	// nothing is removed by its digest.
-	//
-	// With complianceType musthave or mayhave these are the versions that may be installed
-	// and that count as compliant. subscription.startingCSV is allowed even if it
-	// is not listed. With mustnothave these are the versions that must not be
-	// present.
-	//
-	// In an enforced policy, a list that is not empty makes the Subscription's
-	// installPlanApproval Manual, so that each InstallPlan can be checked before
-	// it is approved.
-	//
-	// +kubebuilder:validation:MaxItems=1000
-	// +kubebuilder:validation:items:MaxLength=65536
-	// +listType=atomic
 	// +optional
-	Versions []string `json:"versions,omitempty"`
+	Versions Versions `json:"versions,omitempty"`
 
 	// A range of semantic versions, compared with the version that the bundle
 	// declares in its olm.package property; the name of the ClusterServiceVersion
@@ -243,29 +208,6 @@ type OperatorPolicySpec struct {
 	// +optional
 	Catalog *Catalog `json:"catalog,omitempty"`
 
-	// Whether the operator may be deleted: its Subscription, its
-	// ClusterServiceVersion, the OperatorGroups of its namespace, the CatalogSource
-	// that the policy names, the CustomResourceDefinitions that OLM has labelled as
-	// the operator's, the namespaces of all of these and of the policy, and the
-	// policy itself. Optional.
-	//
-	// - Allow, the default: nothing is refused.
-	// - Confirm: a deletion is refused unless annotation opgate.io/delete-confirmed
-	//   of the object has its metadata.uid.
-	// - Deny: a deletion is refused. To delete the operator, or the policy, set this
-	//   field to Allow first.
-	//
-	// The API server judges deletions by itself, so the field has an effect in an
-	// enforced policy only, and only with --backstop=enforce. OLM, Opgate, the
-	// garbage collector and the namespace controller are not refused.
-	//
-	// With complianceType mustnothave, or beside such a policy, Deny wins: the
-	// operator is not removed. Confirm does not keep a mustnothave policy from
-	// removing it.
-	// ---
-	// An addition of Opgate.
-	//
-	// +kubebuilder:validation:Enum=Allow;Confirm;Deny
 	// +optional
 	Deletion DeletionAction `json:"deletion,omitempty"`
 

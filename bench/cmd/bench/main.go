@@ -22,7 +22,7 @@ func main() { os.Exit(cli.Run(context.Background(), newCommand())) }
 
 func newCommand() *cobra.Command {
 	o := bench.Options{Now: time.Now}
-	var jsonFile, svgFile, profiles string
+	var jsonFile, profiles string
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure what a review costs, and print which goals are met",
@@ -32,7 +32,7 @@ Each server is a process of its own and is called over TLS, as an API server cal
 ("` + "TLS echo" + `"), a webhook of controller-runtime that allows everything ("empty webhook"), one that decodes the objects into OLM's
 types as well ("typed decode"), and Opgate with few and many policies, in a snapshot without an API server. They take turns in rounds,
 in random order. A goal is met where the whole 95% interval over the rounds is.`,
-		Example: "  go run ./cmd/bench --rounds=9 --sizes=S,M --json=report.json --svg=plot.svg",
+		Example: "  go run ./cmd/bench --rounds=9 --sizes=S,M --json=report.json",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			program, err := os.Executable()
@@ -48,10 +48,7 @@ in random order. A goal is met where the whole 95% interval over the rounds is.`
 			if err := report.Table(c.OutOrStdout()); err != nil {
 				return err
 			}
-			if err := cli.WriteFile(jsonFile, report.JSON); err != nil {
-				return err
-			}
-			return cli.WriteFile(svgFile, report.SVG)
+			return cli.WriteFile(jsonFile, report.JSON)
 		},
 	}
 	c.Flags().IntVar(&o.Rounds, "rounds", 7, "how often each server has its turn; intervals need two")
@@ -64,7 +61,6 @@ in random order. A goal is met where the whole 95% interval over the rounds is.`
 	c.Flags().Uint64Var(&o.Seed, "seed", 1, "seed of the order of turns")
 	c.Flags().StringVar(&o.Revision, "revision", "", "what is measured, for the report")
 	c.Flags().StringVar(&jsonFile, "json", "", "file to write the report to as JSON")
-	c.Flags().StringVar(&svgFile, "svg", "", "file to write a plot to")
 	c.PersistentFlags().StringVar(&profiles, "cpu-profiles", "",
 		"directory to write a CPU profile of each server to, for \"go tool pprof\"")
 	c.AddCommand(&cobra.Command{

@@ -15,6 +15,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
@@ -109,9 +110,15 @@ func (c *callers) register(server webhook.Server, path string, endpoint http.Han
 
 // certificates returns the source of serving certificates and their controller, nil for none.
 func certificates(
-	client dynamic.Interface, o *Options, tokens *certs.Callers, ready <-chan struct{}, recorder *events.Recorder,
+	config *rest.Config, o *Options, tokens *certs.Callers, ready <-chan struct{}, recorder *events.Recorder,
 	log logr.Logger,
 ) (source certs.Source, controller *certs.Controller, err error) {
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = 5, 50
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a client of certificates: %w", err)
+	}
 	options := certs.Options{
 		Client: client, Namespace: o.Namespace, Metrics: certs.NewMetrics(metrics.Registry), Events: recorder,
 		Log: log.WithName("certs"), Now: time.Now, Callers: tokens, Ready: ready, Unowned: !o.WebhooksOwned,

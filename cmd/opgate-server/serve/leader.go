@@ -30,7 +30,7 @@ func (p *process) addLeader(feed *snapshot.Feed, known *packages.Cache) error {
 	log := p.log.WithName("loop")
 	lost := sync.OnceFunc(func() {
 		log.Info("this replica leads no more, it drains and ends")
-		p.stop()
+		p.stop(nil)
 	})
 	lease, err := manager.NewLease(p.config, p.options.Namespace, p.replica, lost, p.now)
 	if err != nil {
@@ -62,8 +62,7 @@ func (p *process) addLeader(feed *snapshot.Feed, known *packages.Cache) error {
 	return p.add(untilShutdown{ctrlmanager.RunnableFunc(func(ctx context.Context) error {
 		switch err := mgr.Start(ctx); {
 		case err != nil:
-			p.failed <- fmt.Errorf("lead: %w", err)
-			p.stop()
+			p.stop(fmt.Errorf("lead: %w", err))
 		case ctx.Err() == nil:
 			lost()
 		}
@@ -74,8 +73,7 @@ func (p *process) addLeader(feed *snapshot.Feed, known *packages.Cache) error {
 // controllers returns what runs on the leader.
 func (p *process) controllers(lease *manager.Lease, known *packages.Cache) (all []manager.Controller) {
 	o, named := p.options, namedMetrics(p.options)
-	policies := operatorpolicy.NewMetrics(metrics.Registry, named)
-	constrained, held := constraint.NewMetrics(metrics.Registry, named), backstop.NewMetrics(metrics.Registry)
+	held := backstop.NewMetrics(metrics.Registry)
 	writes := apply.NewMetrics(metrics.Registry)
 	shared := func(name string) apply.Shared {
 		return apply.Shared{Writer: apply.Writer{Store: p.store, Metrics: writes}, Events: p.events,
@@ -93,13 +91,19 @@ func (p *process) controllers(lease *manager.Lease, known *packages.Cache) (all 
 	if !o.BackgroundLoop {
 		return all
 	}
-	records := escape.NewRecords(lease, metrics.Registry, p.log.WithName("escapes"))
-	constraints := &constraint.Controller{Shared: shared("constraints"), Metrics: constrained,
-		Escaped: records.ByConstraint, ExceptionEnd: policies.ExceptionEnd, Grants: p.grants}
+	leading := func() *snapshot.Snapshot {
+		if lease.Leads() {
+			return p.store.Load()
+		}
+		return nil
+	}
+	constraint.RegisterMetrics(metrics.Registry, named, leading, p.now)
+	records := escape.NewRecords(lease, metrics.Registry, leading, p.log.WithName("escapes"))
+	constraints := &constraint.Controller{Shared: shared("constraints"), Escaped: records.ByConstraint, Grants: p.grants}
 	enqueue := func(string) {}
 	if !o.externalDefinition() { // else the owner of the definition acts on policies
-		loop := &operatorpolicy.Controller{Shared: shared("loop"), Packages: known, Metrics: policies,
-			Escaped: records.ByPolicy, Identity: p.replica, Ungoverned: rules.UngovernedMode(o.Ungoverned),
+		loop := &operatorpolicy.Controller{Shared: shared("loop"), Packages: known,
+			Metrics: operatorpolicy.NewMetrics(metrics.Registry, named, leading), Escaped: records.ByPolicy, Identity: p.replica, Ungoverned: rules.UngovernedMode(o.Ungoverned),
 			Grants: p.grants, Key: p.key.Key, HistoryLength: o.StatusHistoryLength}
 		enqueue, all = loop.Enqueue, append(all, loop)
 	}
@@ -117,7 +121,7 @@ func (p *process) controllers(lease *manager.Lease, known *packages.Cache) (all 
 	if o.Ordering {
 		all = append(all, &policy.Controller{Store: p.store, PendingGuards: dependency.PendingGuards(o.PendingGuards),
 			Gatekeeper: o.GatekeeperTemplates, Grants: p.grants, ExcludedNamespaces: p.unjudged(), Key: p.key.Key,
-			Metrics: policy.NewMetrics(metrics.Registry, p.store), Writes: writes, Events: p.events,
+			Metrics: policy.NewMetrics(metrics.Registry, leading), Writes: writes, Events: p.events,
 			Log: p.log.WithName("ordering"), Now: p.now})
 	}
 	return all

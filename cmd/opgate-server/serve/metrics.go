@@ -108,12 +108,6 @@ type scrape struct {
 // scraperKey is the key of a scraper's user name in the context of a request that changes something.
 type scraperKey struct{}
 
-// scraperOf returns the user name of the scraper, "" for a request that changes nothing.
-func scraperOf(ctx context.Context) string {
-	name, _ := ctx.Value(scraperKey{}).(string)
-	return name
-}
-
 func (s *scrapers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	token, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !bearer || token == "" {
@@ -242,6 +236,6 @@ func (l logLevel) set(ctx context.Context, to zapcore.Level) {
 	if to < from {
 		l.level.SetLevel(to)
 	}
-	l.log.Info("log level changed", "from", from.String(), "to", to.String(), "user", scraperOf(ctx))
+	l.log.Info("log level changed", "from", from.String(), "to", to.String(), "user", ctx.Value(scraperKey{}))
 	l.level.SetLevel(to)
 }

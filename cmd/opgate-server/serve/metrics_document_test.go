@@ -11,6 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/opgate/opgate/controller/apply"
 )
 
 // registered is a metric as it was registered.
@@ -120,6 +122,8 @@ func kindOf(t *testing.T, c prometheus.Collector) string {
 	case interface {
 		GetMetricWith(prometheus.Labels) (prometheus.Gauge, error)
 	}:
+		return "gauge"
+	case apply.Gauge:
 		return "gauge"
 	case *prometheus.HistogramVec:
 		return "histogram"

@@ -17,7 +17,9 @@ import (
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/opgate/opgate/admission"
 	"github.com/opgate/opgate/admission/olmidentity"
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/snapshot/clusterversion"
@@ -27,8 +29,7 @@ import (
 	"github.com/opgate/opgate/snapshot/templates"
 )
 
-// addReaders adds what watches the cluster on every replica: the feed of the snapshot, and what completes the snapshot,
-// which passes on what it finds to the feed.
+// addReaders adds what watches the cluster on every replica: the feed of the snapshot, and what passes on more to it.
 func (p *process) addReaders(policyVersions <-chan string) (*snapshot.Feed, *packages.Cache, error) {
 	var omitted []*snapshot.Kind
 	if p.grants.Missing(grant.Deployments) != "" {
@@ -44,15 +45,12 @@ func (p *process) addReaders(policyVersions <-chan string) (*snapshot.Feed, *pac
 		MaxStaleness: o.MaxStaleness,
 		Panics:       p.panics, Log: p.log.WithName("snapshot"), Now: p.now,
 	})
-	versions, err := clusterversion.New(clusterversion.Options{Config: p.config, Changed: feed.SetCluster,
+	versions := clusterversion.New(clusterversion.Options{Config: p.config, Changed: feed.SetCluster,
 		Log: p.log.WithName("cluster-version")})
-	if err != nil {
-		return nil, nil, err
-	}
 	catalogs := packages.New(packages.Options{Client: p.dynamic, Changed: feed.PackageChanged,
 		Log: p.log.WithName("packages"), Now: p.now})
 	resolver, err := templates.New(templates.Options{Config: p.config, Namespace: o.Namespace, Key: p.key.Key,
-		Packages: catalogs, DefaultNamespace: o.DefaultNamespace, Publish: feed.Completed,
+		Package: catalogs.Get, DefaultNamespace: o.DefaultNamespace, Publish: feed.Completed,
 		Log: p.log.WithName("resolve")})
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the resolver of templates: %w", err)
@@ -95,15 +93,17 @@ const (
 func (o *Options) externalDefinition() bool { return o.OperatorPolicyDefinition == externalDefinition }
 
 // addDefinition adds what follows the definition of OperatorPolicy, where another program owns it; else it returns nil.
-func (p *process) addDefinition() (watcher *definition.Watcher, err error) {
-	if p.options.externalDefinition() {
-		if watcher, err = definition.NewWatcher(p.dynamic, p.log.WithName("definition")); err != nil {
-			return nil, err
-		}
-		err = p.add(watcher)
+func (p *process) addDefinition() (*definition.Watcher, error) {
+	metrics.Registry.MustRegister(definition.Version)
+	if !p.options.externalDefinition() {
+		definition.Version.WithLabelValues(policyv1beta2.Version).Set(1)
+		return nil, nil
 	}
-	metrics.Registry.MustRegister(definition.NewCollector(watcher))
-	return watcher, err
+	watcher, err := definition.NewWatcher(p.dynamic, p.log.WithName("definition"))
+	if err != nil {
+		return nil, err
+	}
+	return watcher, p.add(watcher)
 }
 
 // addOLMIdentity adds the verification of OLM's account, and returns it with the users that may be OLM instead.
@@ -115,8 +115,8 @@ func (p *process) addOLMIdentity() (*olmidentity.Identity, *olmidentity.Candidat
 	identity, log := olmidentity.New(account), p.log.WithName("olm-identity")
 	metrics.Registry.MustRegister(olmidentity.NewCollector(identity), olmidentity.NewLastSeen(identity))
 	watcher, err := olmidentity.NewWatcher(olmidentity.Options{Identity: identity, Client: p.dynamic,
-		Rights: p.authorization.SubjectAccessReviews(), Namespace: p.options.Namespace,
-		AcknowledgedNamespace: types.UID(p.options.OLMNamespaceUID), Log: log})
+		Rights: admission.SubjectAccessReviews{Client: p.authorization.SubjectAccessReviews()}, Log: log,
+		Namespace: p.options.Namespace, AcknowledgedNamespace: types.UID(p.options.OLMNamespaceUID)})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -43,8 +43,8 @@ const shutdownTimeout = 20 * time.Second
 
 // Run serves until the context ends, or this replica loses the Lease, then drains.
 func Run(ctx context.Context, o Options) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	if err := o.Validate(); err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	recorder := events.NewRecorder(events.Options{Sink: &toolsevents.EventSinkImpl{Interface: c.eventSink},
 		Instance: replica, Registry: metrics.Registry, Log: log.WithName("events"), Now: time.Now})
-	source, certController, err := certificates(c.dynamic, &o, known.tokens, ready, recorder, log)
+	source, certController, err := certificates(c.config, &o, known.tokens, ready, recorder, log)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("make the manager: %w", err)
 	}
 	p := &process{options: &o, clients: c, replica: replica, manager: mgr, shutdown: ctx, stop: stop,
-		failed: make(chan error, 1), store: &snapshot.Store{}, certificates: certController,
+		store: &snapshot.Store{}, certificates: certController,
 		user:   &identity{client: c.authentication.SelfSubjectReviews(), log: log.WithName("identity")},
 		events: recorder, panics: panics.NewRecorder(metrics.Registry, log.WithName("panics")), log: log, now: time.Now}
 	if p.grants, err = o.grants(); err != nil {
@@ -109,8 +109,15 @@ func Run(ctx context.Context, o Options) error {
 	if p.key, err = certs.NewSigningKey(c.dynamic, o.Namespace, log.WithName("marks")); err != nil {
 		return err
 	}
-	if err := errors.Join(p.addOptional(), p.addGate(source, known, wasReady),
-		p.add(p.user, known, recorder, untilShutdown{source, ctx})); err != nil {
+	runnables := []manager.Runnable{p.user, known, recorder, untilShutdown{source, ctx}}
+	if o.Ordering {
+		runnables = append(runnables, p.key)
+	}
+	if o.ProbeStaticPolicies {
+		runnables = append(runnables, staticpolicy.NewProber(mgr.GetClient(), o.Namespace, log.WithName("static-policies"),
+			metrics.Registry))
+	}
+	if err := errors.Join(p.addGate(source, known, wasReady), p.add(runnables...)); err != nil {
 		return err
 	}
 	log.Info("serving", "webhooks", o.WebhookAddress, "health", o.HealthAddress, "metrics", o.MetricsAddress,
@@ -119,12 +126,10 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("serve: %w", err)
 	}
 	log.Info("stopped")
-	select {
-	case err := <-p.failed:
-		return err
-	default:
-		return nil
+	if why := context.Cause(ctx); !errors.Is(why, context.Canceled) {
+		return why
 	}
+	return nil
 }
 
 // clients are those of the API server, of one configuration.
@@ -161,10 +166,9 @@ type process struct {
 	// replica is the name of this replica.
 	replica string
 	manager manager.Manager
-	// shutdown is done once the process is to stop, as SIGTERM and stop make it. Failed receives why it could not lead.
+	// shutdown is done once the process is to stop, as SIGTERM and stop make it: for an error, or none.
 	shutdown context.Context
-	stop     func()
-	failed   chan error
+	stop     context.CancelCauseFunc
 	store    *snapshot.Store
 	// certificates are kept by the leader; nil where they are not of the cluster.
 	certificates *certs.Controller
@@ -193,19 +197,6 @@ func (p *process) add(runnables ...manager.Runnable) error {
 // unjudged returns the namespaces that the webhook configurations exclude.
 func (p *process) unjudged() []string {
 	return slices.Concat([]string{p.options.Namespace}, p.options.ExcludedNamespaces)
-}
-
-// addOptional adds what the options ask for: the key of marks, and what asks for static policies.
-func (p *process) addOptional() error {
-	var err error
-	if p.options.Ordering {
-		err = p.add(p.key)
-	}
-	if p.options.ProbeStaticPolicies {
-		err = errors.Join(err, p.add(staticpolicy.NewProber(p.manager.GetClient(), p.options.Namespace,
-			p.log.WithName("static-policies"), metrics.Registry)))
-	}
-	return err
 }
 
 // memoryLimitVariable holds the memory limit of the container in bytes. The chart sets it from the limit itself.

@@ -4,12 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	stdlog "log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,7 +79,8 @@ func serveOn(
 			WriteTimeout:      writeTimeout,
 			IdleTimeout:       idleTimeout,
 			MaxHeaderBytes:    maxHeaderBytes,
-			ErrorLog:          stdlog.New(logWriter{log.WithName("webhooks")}, "", 0),
+			// such as that a client does not trust our certificate
+			ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(log.WithName("webhooks")), slog.LevelInfo),
 		},
 	}
 	return s
@@ -111,14 +110,6 @@ func answer(shutdownContext context.Context, mux http.Handler) http.HandlerFunc 
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTimeout))
 		mux.ServeHTTP(w, r)
 	}
-}
-
-// logWriter receives the messages of net/http, such as that a client does not trust our certificate.
-type logWriter struct{ log logr.Logger }
-
-func (w logWriter) Write(line []byte) (int, error) {
-	w.log.Info("a connection failed", "error", string(line[:max(0, len(line)-1)]))
-	return len(line), nil
 }
 
 // untilShutdown ends what writes to the cluster when the process receives SIGTERM, so that another replica takes over
@@ -275,20 +266,6 @@ func cipherSuites() map[string]uint16 {
 		suites[suite.Name] = suite.ID
 	}
 	return suites
-}
-
-// tlsProfile returns what the cluster's TLS profile asks for, as the chart passes it on from ConfigMap ocm-tls-profile.
-// What Opgate never serves is left out: versions below 1.2, and cipher suites that Go has security objections to.
-func tlsProfile() (version string, suites []string) {
-	if version = os.Getenv("OPGATE_TLS_MIN_VERSION"); tlsVersions[version] == 0 {
-		version = "VersionTLS12"
-	}
-	for name := range strings.SplitSeq(os.Getenv("OPGATE_TLS_CIPHER_SUITES"), ",") {
-		if name = strings.TrimSpace(name); cipherSuites()[name] != 0 {
-			suites = append(suites, name)
-		}
-	}
-	return version, suites
 }
 
 // tls returns how HTTPS is served.

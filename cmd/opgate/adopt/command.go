@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -173,30 +172,30 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 	if o.check != "" {
 		return o.compare(found, scope, stdout, stderr, now)
 	}
-	unsaid := false
 	for _, in := range found {
-		unsaid = unsaid || len(in.unsaid) > 0
 		for _, what := range in.unsaid {
 			fmt.Fprintln(stderr, "not expressed: "+text.Name(in.namespace)+": "+what)
 		}
 	}
 	files := o.render(found)
-	switch {
-	case len(files) == 0 && unsaid:
-		return self.Unusable("no policy is left to write")
-	case len(files) == 0 && scope != "":
-		return self.Unusable("no operator is installed in namespace %s; -A looks at all", text.Name(scope))
-	case len(files) == 0:
-		return self.Unusable("no operator is installed")
+	if len(files) == 0 {
+		where := ""
+		if scope != "" {
+			where = " in namespace " + text.Name(scope) + "; -A looks at all"
+		}
+		return self.Unusable("there is nothing to adopt%s", where)
 	}
 	fmt.Fprintln(stderr, o.effect(found))
-	if o.output == "" {
-		texts := make([]string, len(files))
-		for i, f := range files {
-			texts[i] = f.text
-		}
-		_, err := io.WriteString(stdout, strings.Join(texts, separator))
-		return err
+	if o.output != "" {
+		return o.write(files, stderr)
 	}
-	return o.write(files, stderr)
+	for i, f := range files {
+		if i > 0 {
+			f.text = separator + f.text
+		}
+		if _, err := io.WriteString(stdout, f.text); err != nil {
+			return err
+		}
+	}
+	return nil
 }

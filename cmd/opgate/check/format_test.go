@@ -33,7 +33,6 @@ func TestSARIF(t *testing.T) {
 		"the samples":      {samplesDir},
 		"their refusals":   {samplesDir, "--only=refused"},
 		"a name to escape": {"-n", "shop", escapedFile(t)},
-		"a suppression":    {"-n", "shop", suppressedFile(t)},
 	} {
 		cmd := Command(time.Now)
 		var out bytes.Buffer
@@ -55,19 +54,7 @@ func TestSARIF(t *testing.T) {
 		if len(results) == 0 == (name != "nothing") {
 			t.Errorf("%s: %d results", name, len(results))
 		}
-		if slices.ContainsFunc(results, func(r any) bool { return r.(map[string]any)["suppressions"] != nil }) != (name == "a suppression") {
-			t.Errorf("%s: %v", name, results)
-		}
 	}
-}
-
-// suppressedFile has a warning that a comment sets aside.
-func suppressedFile(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "suppressed.yaml")
-	write(t, path, strings.Replace(policyText, "enforce", "inform", 1)+"---\n"+
-		"# opgate: ignore subscription/approval until 2999-12-31: a test\n"+forbidden)
-	return path
 }
 
 // escapedFile is a file with an odd name that has a refusal.

@@ -87,7 +87,7 @@ func (o *options) judgeFiles(
 			unjudged = "no OperatorPolicy and no Constraint is read for " + u.Name + ": name them by -p"
 		}
 		for _, j := range judged {
-			switch hidden := u.Hidden(j.Object); {
+			switch hidden := u.Hidden(); {
 			case hidden != "":
 				j.unjudged = "it may depend on what cannot be read: " + hidden
 			case unjudged != "" && j.isOperator():
@@ -95,7 +95,7 @@ func (o *options) judgeFiles(
 			case o.requirePolicy && j.Ungoverned:
 				j.unjudged = "no OperatorPolicy governs it"
 			}
-			r.add(&j, o)
+			r.add(&j)
 		}
 	}
 	if !somePolicy && slices.ContainsFunc(r.judged, func(j judgement) bool { return j.isOperator() }) {

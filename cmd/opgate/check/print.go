@@ -120,21 +120,9 @@ type side struct {
 type item struct {
 	located
 	side
-	// SetAside are warnings that a comment sets aside.
-	SetAside []setAside               `json:"setAside,omitempty"`
-	Patch    []verdict.PatchOperation `json:"patch"`
+	Patch []verdict.PatchOperation `json:"patch"`
 	// AlreadyApproved is set for a plan that is not judged.
 	AlreadyApproved bool `json:"alreadyApproved,omitempty"`
-}
-
-// setAside is a warning in the JSON output that is set aside, with the place that does so.
-type setAside struct {
-	Rule    verdict.RuleID `json:"rule"`
-	Message string         `json:"message"`
-	File    string         `json:"file"`
-	Line    int            `json:"line"`
-	Until   string         `json:"until"`
-	Reason  string         `json:"reason"`
 }
 
 func (j *judgement) located() located {
@@ -174,10 +162,6 @@ func printJSON(w io.Writer, r *report) error {
 		j := &r.judged[i]
 		items[i] = item{located: j.located(), side: sideOf(j), Patch: verdict.Patch(j.Changes),
 			AlreadyApproved: j.AlreadyApproved}
-		for _, s := range j.aside {
-			items[i].SetAside = append(items[i].SetAside,
-				setAside{s.Rule, s.Message, s.by.at.File, s.by.at.Line, s.by.until, s.by.reason})
-		}
 	}
 	return cli.JSON(w, documentOf(r, items))
 }
@@ -242,32 +226,16 @@ var (
 // text.
 func printGitHub(w io.Writer, r *report) error {
 	out := bufio.NewWriter(w)
-	annotate := func(level, file string, line int, title, message string) {
+	for _, e := range r.entries() {
+		if e.level == "note" {
+			continue
+		}
 		where := ""
-		if file != "" && file != cli.StandardInput && file != onCluster {
-			where = fmt.Sprintf("file=%s,line=%d,", commandProperty.Replace(manifests.PathOf(file)), max(1, line))
+		if e.File != "" && e.File != cli.StandardInput && e.File != onCluster {
+			where = fmt.Sprintf("file=%s,line=%d,", commandProperty.Replace(manifests.PathOf(e.File)), max(1, e.Line))
 		}
-		fmt.Fprintf(out, "::%s %stitle=%s::%s\n", level, where, commandProperty.Replace("opgate: "+title),
-			commandValue.Replace(text.Escape(message)))
-	}
-	for i := range r.judged {
-		j := &r.judged[i]
-		title := j.outcome() + " " + j.titleIn()
-		for _, why := range j.reasons() {
-			annotate("error", j.File, j.LineOf(why.Field), title, why.Message)
-		}
-		for _, f := range findings(j) {
-			annotate(r.warningLevel(), j.File, j.LineOf(f.Field), title, brief(f))
-		}
-	}
-	for i := range r.problems {
-		p := &r.problems[i]
-		annotate(levelOf(p), p.File, p.Line, "problem", p.Text)
-	}
-	for _, n := range r.notes {
-		if n.Warning {
-			annotate("warning", n.File, n.Line, "input", n.Text)
-		}
+		fmt.Fprintf(out, "::%s %stitle=%s::%s\n", e.level, where, commandProperty.Replace("opgate: "+e.title),
+			commandValue.Replace(text.Escape(e.message)))
 	}
 	fmt.Fprintln(out, r.counts())
 	for _, n := range r.notes {

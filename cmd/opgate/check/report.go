@@ -27,8 +27,6 @@ type judgement struct {
 	*inspect.Answer
 	// unjudged is why it cannot be allowed; empty if it can.
 	unjudged string
-	// aside are the warnings that are set aside.
-	aside []suppression
 }
 
 // outcome is the verdict as every format prints it: Allow, Hold, Deny or notJudged.
@@ -107,10 +105,7 @@ func newReport(o *options, in *manifests.Input) *report {
 }
 
 // add adds a judgement, each once: an input may be named twice.
-func (r *report) add(j *judgement, o *options) {
-	if !o.noInline {
-		r.setAside(j, o.now)
-	}
+func (r *report) add(j *judgement) {
 	if id := fmt.Sprint(j.Place, j.Kind, j.Key(), j.outcome(), lines(j)); !r.seen[id] {
 		r.seen[id] = true
 		r.count[j.outcome()]++
@@ -152,27 +147,54 @@ func (r *report) counts() string {
 	return s
 }
 
-// levelOf returns the level of a problem: an error if it ends the command with exitUnusable.
-func levelOf(p *manifests.Problem) string {
-	if p.Operators {
-		return "error"
-	}
-	return "warning"
+// entry is what annotations and code scanning show of a report: a reason, a warning, a problem or a note.
+type entry struct {
+	manifests.Place
+	// level is error, warning or note.
+	level, title, message string
+	rule                  verdict.RuleID
+	// of is the object; nil for what is no verdict.
+	of *judgement
 }
 
-// warningLevel is the level of warnings on objects.
-func (r *report) warningLevel() string {
-	if r.failOnWarning {
-		return "error"
+// entries returns all of a report. A problem is an error if it ends the command with exitUnusable.
+func (r *report) entries() (all []entry) {
+	level := func(isError bool) string {
+		if isError {
+			return "error"
+		}
+		return "warning"
 	}
-	return "warning"
+	for i := range r.judged {
+		j := &r.judged[i]
+		add := func(level string, rule verdict.RuleID, field, message string) {
+			at := j.Place
+			at.Line = j.LineOf(field)
+			all = append(all, entry{at, level, j.outcome() + " " + j.titleIn(), message, rule, j})
+		}
+		for _, why := range j.reasons() {
+			add("error", why.Rule, why.Field, why.Message)
+		}
+		for _, f := range findings(j) {
+			add(level(r.failOnWarning), f.Rule, f.Field, brief(f))
+		}
+	}
+	for _, p := range r.problems {
+		all = append(all, entry{Place: p.Place, level: level(p.Operators), title: "problem", message: p.Text})
+	}
+	for _, n := range r.notes {
+		e := entry{Place: n.Place, level: "note", title: "input", message: n.Text}
+		if n.Warning {
+			e.level = "warning"
+		}
+		all = append(all, e)
+	}
+	return all
 }
 
-// findings are the warnings that are not set aside, and what was not resolved or not stated.
+// findings are the warnings, and what was not resolved or not stated.
 func findings(j *judgement) []inspect.Warning {
-	list := slices.DeleteFunc(inspect.Warnings(&j.Verdict), func(w inspect.Warning) bool {
-		return slices.ContainsFunc(j.aside, func(s suppression) bool { return s.Warning == w })
-	})
+	list := inspect.Warnings(&j.Verdict)
 	if j.Hub {
 		list = append(list, inspect.Warning{Message: "has hub templates, which only the hub resolves: what it governs is held " +
 			"here; judge what the hub distributes"})

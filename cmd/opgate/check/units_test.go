@@ -55,7 +55,7 @@ func TestUnits(t *testing.T) {
 		{name: "two-policies", code: 2, want: []string{
 			"OperatorPolicy policies/queue is defined twice, first in policies/again.yaml", denied,
 			"not judged subscription shop/other "}},
-		{name: "bad-policy", code: 2, want: []string{"spec.versions is a string", denied, "not judged subscription shop/other "}},
+		{name: "bad-policy", code: 2, want: []string{"spec.versions: Invalid value", denied, "not judged subscription shop/other "}},
 		{name: "bad-namespace", code: 1, want: []string{denied, "not judged subscription shop/other ",
 			"problem: ns.yaml: document 1, line 4: is not YAML"}},
 		{name: "bad-subscription", code: 2, want: []string{denied, "problem: bad.yaml: document 1, line 4: spec.chanel is not",

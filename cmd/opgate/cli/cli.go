@@ -151,18 +151,14 @@ func versionCommand(name, version string) *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch output {
-			case "":
-				_, err := fmt.Fprintln(cmd.OutOrStdout(), name+" "+version)
-				return err
-			case "json":
+			if output == "json" {
 				return JSON(cmd.OutOrStdout(), map[string]string{"name": name, "version": version})
 			}
-			return Usage(cmd, "unknown output format %q: use json, or leave it out", output)
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), name+" "+version)
+			return err
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "output format: json (default: text)")
-	Complete(cmd, "output", []string{"json"})
+	ChoiceVar(cmd, &output, "output", "o", "output format: json (default: text)", "json")
 	return cmd
 }
 

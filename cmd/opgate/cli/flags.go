@@ -63,15 +63,37 @@ func FilesVar(flags *pflag.FlagSet, files *[]string) {
 	flags.StringArrayVarP(files, "filename", "f", nil, `file or directory to read, "-" for standard input; repeatable`)
 }
 
-// NamespaceVar adds --namespace, that of objects that name none.
-func NamespaceVar(flags *pflag.FlagSet, namespace *string, objects string) {
-	flags.StringVarP(namespace, "namespace", "n", "default", "namespace of "+objects+" that name none")
+// choice is the value of a flag that is one of some words.
+type choice struct {
+	value *string
+	words []string
+}
+
+// String implements pflag.Value.
+func (c choice) String() string { return *c.value }
+
+// Type implements pflag.Value.
+func (c choice) Type() string { return "string" }
+
+// Set implements pflag.Value.
+func (c choice) Set(value string) error {
+	if !slices.Contains(c.words, value) {
+		return errors.New("use " + Alternatives(c.words))
+	}
+	*c.value = value
+	return nil
+}
+
+// ChoiceVar adds a flag that is one of some words, which the shell completes. Its value so far is the default.
+func ChoiceVar(cmd *cobra.Command, value *string, name, shorthand, usage string, words ...string) {
+	cmd.Flags().VarP(choice{value, words}, name, shorthand, usage)
+	Complete(cmd, name, words)
 }
 
 // OutputVar adds --output for formats, of which text is the default.
 func OutputVar(cmd *cobra.Command, output *string, formats []string) {
-	cmd.Flags().StringVarP(output, "output", "o", "text", "output format: "+Alternatives(formats))
-	Complete(cmd, "output", formats)
+	*output = "text"
+	ChoiceVar(cmd, output, "output", "o", "output format: "+Alternatives(formats), formats...)
 }
 
 // Complete completes the values of a flag.
@@ -108,14 +130,6 @@ func (n Name) CheckFiles(files []string) error {
 	}
 	if stdin > 1 {
 		return n.Usage("- is given %d times, and standard input can be read once", stdin)
-	}
-	return nil
-}
-
-// CheckOutput returns an error for a format that does not exist.
-func (n Name) CheckOutput(output string, formats []string) error {
-	if !slices.Contains(formats, output) {
-		return n.Usage("unknown output format %q: use %s", output, Alternatives(formats))
 	}
 	return nil
 }

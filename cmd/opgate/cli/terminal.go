@@ -35,50 +35,15 @@ func Width(out io.Writer) int {
 	return min(max(width, narrowest), widest)
 }
 
-// Colors reports whether to print in colors: to a terminal that can show them, unless $NO_COLOR is set
-// (https://no-color.org).
-func Colors(out io.Writer, environment func(string) string) bool {
-	file, ok := out.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd())) && environment("NO_COLOR") == "" && environment("TERM") != "dumb"
-}
-
-// The colors of a terminal.
-const (
-	Bold   = "\x1b[1m"
-	Red    = "\x1b[1;31m"
-	Yellow = "\x1b[33m"
-	Green  = "\x1b[32m"
-	reset  = "\x1b[0m"
-)
-
-// Cell is a text of a line, and its color if it has one.
-type Cell struct{ Text, Color string }
-
-// Colorless returns a cell without a color.
-func Colorless(s string) Cell { return Cell{Text: s} }
-
 // Printer prints lines. What it prints is escaped: names and messages may have been written by anyone.
-type Printer struct {
-	*bufio.Writer
-	colored bool
-}
+type Printer struct{ *bufio.Writer }
 
-// NewPrinter returns a printer, which prints in colors to a terminal that shows them.
-func NewPrinter(out io.Writer) *Printer {
-	return &Printer{bufio.NewWriter(out), Colors(out, os.Getenv)}
-}
+// NewPrinter returns a printer.
+func NewPrinter(out io.Writer) *Printer { return &Printer{bufio.NewWriter(out)} }
 
-// Line prints cells on a line, after an indentation.
-func (p *Printer) Line(indent int, cells ...Cell) {
-	fmt.Fprint(p, strings.Repeat(" ", indent))
-	for _, c := range cells {
-		s := text.Escape(c.Text)
-		if p.colored && c.Color != "" {
-			s = c.Color + s + reset
-		}
-		fmt.Fprint(p, s)
-	}
-	fmt.Fprintln(p)
+// Line prints a line, after an indentation.
+func (p *Printer) Line(indent int, line string) {
+	fmt.Fprintln(p, strings.Repeat(" ", indent)+text.Escape(line))
 }
 
 // JSON prints a value, in which < and > are not escaped, and characters that terminals obey are.

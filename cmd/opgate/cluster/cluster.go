@@ -71,26 +71,6 @@ func (r *Reader) Config() *rest.Config { return r.config }
 // Contents returns the objects that plans are compared with.
 func (r *Reader) Contents() contents.Source { return r.streams }
 
-// Each calls a function with the JSON of each object of a kind, of one namespace or, with "", of all. The JSON is valid
-// until the function returns. A missing right is a *Forbidden error, a kind that is not served a *NotServed error.
-//
-// Copies that OLM makes of a ClusterServiceVersion in every namespace are left out: nothing is judged by them.
-func (r *Reader) Each(ctx context.Context, kind *snapshot.Kind, namespace string, do func(raw []byte) error) error {
-	_, err := r.list(ctx, kind, selection(kind, namespace), func(raw []byte) (runtime.Object, error) {
-		return &snapshot.Object{}, do(raw)
-	})
-	return err
-}
-
-// Plan returns an InstallPlan.
-func (r *Reader) Plan(ctx context.Context, key types.NamespacedName) (*olm.InstallPlan, error) {
-	raw, err := r.streams.Get(ctx, snapshot.InstallPlans.GroupVersionResource(), key)
-	if err != nil {
-		return nil, err
-	}
-	return olm.DecodePlan(raw)
-}
-
 // Catalog returns a CatalogSource.
 func (r *Reader) Catalog(ctx context.Context, key types.NamespacedName) (*olm.CatalogSource, error) {
 	raw, err := r.streams.Get(ctx, snapshot.CatalogSources.GroupVersionResource(), key)

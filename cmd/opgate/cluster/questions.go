@@ -154,12 +154,6 @@ func (in *input) readChanges(ctx context.Context, q changesQuestion) {
 	in.changes[q.key] = found
 }
 
-// packageFunc suggests namespaces to the resolver, which passes no context.
-type packageFunc func(pkg string, source olm.Catalog) *catalog.Package
-
-// Get implements templates.Packages.
-func (p packageFunc) Get(pkg string, source olm.Catalog) *catalog.Package { return p(pkg, source) }
-
 // complete resolves the templates of policies, with the rights of the user: what the user may not read is a problem of
 // the policy, which then holds what it governs.
 func (in *input) complete(ctx context.Context, policies []*policyv1beta2.OperatorPolicy) {
@@ -170,11 +164,8 @@ func (in *input) complete(ctx context.Context, policies []*policyv1beta2.Operato
 	var mu sync.Mutex
 	found, all := map[types.NamespacedName]*snapshot.Completion{}, make(chan struct{})
 	resolver, err := templates.New(templates.Options{
-		Config: in.config,
-		Packages: packageFunc(func(pkg string, source olm.Catalog) *catalog.Package {
-			return in.fetch(ctx, pkg,
-				source)
-		}),
+		Config:  in.config,
+		Package: func(pkg string, source olm.Catalog) *catalog.Package { return in.fetch(ctx, pkg, source) },
 		Publish: func(key types.NamespacedName, c snapshot.Completion) {
 			mu.Lock()
 			defer mu.Unlock()

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -88,13 +87,14 @@ func Command(now func() time.Time) *cobra.Command {
 	}
 	flags := self.Flags(cmd)
 	cli.FilesVar(flags, &o.files)
-	cli.NamespaceVar(flags, &o.namespace, "policies")
+	flags.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of policies that name none")
 	flags.StringVar(&o.olmIdentity, "olm-identity", "",
 		"service account that OLM runs as, system:serviceaccount:NAMESPACE:NAME; required")
 	flags.StringVar(&o.identity, "opgate-identity", "system:serviceaccount:opgate-system:opgate",
 		`user name that Opgate writes as, "" for none`)
-	flags.StringVar(&o.approvalMode, "approval-mode", string(rules.MutateApproval),
-		"action on a wrong installPlanApproval: mutate or deny")
+	o.approvalMode = string(rules.MutateApproval)
+	cli.ChoiceVar(cmd, &o.approvalMode, "approval-mode", "", "action on a wrong installPlanApproval: mutate or deny",
+		o.approvalMode, string(rules.DenyApproval))
 	flags.StringArrayVar(&o.excludedNamespaces, "excluded-namespace", []string{"opgate-system"},
 		"namespace that the webhook configurations exclude; repeatable")
 	flags.BoolVar(&o.audit, "audit", false, "record and warn of what would be refused, and change nothing")
@@ -134,9 +134,6 @@ func (o *options) validate() error {
 	case o.olmIdentity == "":
 		return self.Usage("--olm-identity is missing, and OLM's own writes would be refused; this prints it: %s",
 			olmidentity.HowToFind)
-	case !slices.Contains([]string{string(rules.MutateApproval), string(rules.DenyApproval)}, o.approvalMode):
-		return self.Usage("unknown approval mode %q: use %s or %s", o.approvalMode, rules.MutateApproval,
-			rules.DenyApproval)
 	}
 	if _, err := olmidentity.Parse(o.olmIdentity); err != nil {
 		return self.Usage("--olm-identity: %v", err)

@@ -1,7 +1,6 @@
 package diff
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -14,8 +13,6 @@ import (
 	"github.com/operator-framework/operator-registry/pkg/image"
 	"github.com/operator-framework/operator-registry/pkg/registry"
 	"github.com/sirupsen/logrus"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/internal/yamlsize"
@@ -34,17 +31,17 @@ func fromBundles(from, to string) (*result, error) {
 		return nil, err
 	}
 	if from == "" {
-		return compareBundles(nil, after), nil
+		return compareBundles(nil, after)
 	}
 	before, err := readBundle(from)
 	if err != nil {
 		return nil, err
 	}
-	return compareVersions(before, after)
+	return compareBundles(before, after)
 }
 
 // readBundle reads a bundle as a catalog has it, with all of its manifests.
-func readBundle(dir string) (*bundle, error) {
+func readBundle(dir string) (*declcfg.Bundle, error) {
 	b, err := renderBundle(dir)
 	if err != nil {
 		return nil, fmt.Errorf("read bundle %s: %w", text.Quote(dir), err)
@@ -53,7 +50,7 @@ func readBundle(dir string) (*bundle, error) {
 }
 
 // renderBundle renders a bundle with operator-registry, as those who make catalogs do.
-func renderBundle(dir string) (*bundle, error) {
+func renderBundle(dir string) (*declcfg.Bundle, error) {
 	manifests, err := checkFiles(dir)
 	if err != nil {
 		return nil, err
@@ -64,19 +61,18 @@ func renderBundle(dir string) (*bundle, error) {
 		return nil, err
 	}
 	if read := input.Bundle.Size(); read != manifests {
-		return nil, fmt.Errorf("%d of %d files in manifests are read: a bundle has one ClusterServiceVersion", read,
-			manifests)
+		return nil, fmt.Errorf("%d of %d files in manifests are read: each has an object, and one a ClusterServiceVersion",
+			read, manifests)
 	}
 	_, properties, err := registry.ObjectsAndPropertiesFromBundle(input.Bundle)
 	if err != nil {
 		return nil, err
 	}
-	return &bundle{Bundle: declcfg.Bundle{Schema: declcfg.SchemaBundle, Name: input.Bundle.Name,
-		Package: input.Bundle.Package, Properties: properties}}, nil
+	return &declcfg.Bundle{Name: input.Bundle.Name, Package: input.Bundle.Package, Properties: properties}, nil
 }
 
-// checkFiles returns the number of manifests of a bundle. Errors: a folder is missing, a file is none that is read, or
-// a manifest is not an object: OLM would not install it, and a digest without it would stand for another change.
+// checkFiles returns the number of manifests of a bundle. Errors: a folder is missing, or a file is none that is read: a
+// digest without it would stand for another change.
 func checkFiles(dir string) (manifests int, err error) {
 	left, files := int64(maxBundle), 0
 	for _, folder := range bundleDirs {
@@ -106,9 +102,8 @@ func checkFiles(dir string) (manifests int, err error) {
 					err = nil // what is no YAML is named below
 				}
 			}
-			if err == nil && folder == bundleDirs[0] {
+			if folder == bundleDirs[0] {
 				manifests++
-				err = checkManifest(content)
 			}
 			if err != nil {
 				return 0, fmt.Errorf("%s cannot be read: %w", text.Escape(name), err)
@@ -116,13 +111,4 @@ func checkFiles(dir string) (manifests int, err error) {
 		}
 	}
 	return manifests, nil
-}
-
-func checkManifest(content []byte) error {
-	var object unstructured.Unstructured
-	err := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096).Decode(&object)
-	if errors.Is(err, io.EOF) || err == nil && object.Object == nil {
-		return errors.New("it is empty")
-	}
-	return err
 }

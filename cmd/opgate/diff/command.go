@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +18,7 @@ import (
 
 // The exit codes of the command, which are those of kubectl diff.
 const (
-	exitDifferent = 1 // something differs, or could not be compared
+	exitDifferent = 1 // something differs
 	// exitUnusable is for a plan that cannot be compared, too.
 	exitUnusable = cli.ExitUnusable
 )
@@ -46,13 +45,13 @@ are risky: they grant control of the cluster or of a node. Nothing is written. T
 change: in spec.consent.accepted of the OperatorPolicy it lets the plan be approved. docs/diff.md has what is
 compared.
 
-Plans, NAME or NAMESPACE/NAME, are read from the cluster of the current context, or from files, by -f or as arguments that
-begin with "./", "../" or "/" or end in .yaml, .yml or .json. With --catalog two versions in a file-based catalog are
-compared, with --bundle two bundles, directories with folders manifests and metadata.
+Plans, NAME or NAMESPACE/NAME, are read from the cluster of the current context, or from files, by -f. With --catalog two
+versions in a file-based catalog that has their manifests are compared, with --bundle two bundles, directories with
+folders manifests and metadata.
 
 Exit codes, as of kubectl diff:
   0  nothing differs
-  1  something differs, or the catalog does not have all that is compared
+  1  something differs
   2  the command line or the input cannot be used, or something cannot be compared`
 
 const example = `  # what the plan would change that waits for approval
@@ -70,25 +69,23 @@ const example = `  # what the plan would change that waits for approval
 func Command() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use:     "diff [[NAMESPACE/]PLAN|FILE]... [-f FILE|DIR|-]... | diff --catalog DIR [--from CSV] --to CSV | diff --bundle DIR",
+		Use:     "diff [[NAMESPACE/]PLAN]... [-f FILE|DIR|-]... | diff --catalog DIR [--from CSV] --to CSV | diff --bundle DIR",
 		Short:   "Show what a plan, or another version, changes",
 		Long:    long,
 		Example: example,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			names := slices.DeleteFunc(slices.Clone(args), isPath)
-			o.files = append(o.files, slices.DeleteFunc(args, func(arg string) bool { return !isPath(arg) })...)
 			if o.namespace = o.kubeconfig.Overrides.Context.Namespace; len(o.files) > 0 {
 				o.namespace = cmp.Or(o.namespace, metav1.NamespaceDefault)
-			} else if len(names) > 0 {
+			} else if len(args) > 0 {
 				var err error
 				if o.namespace, err = o.kubeconfig.Namespace(); err != nil {
 					return err
 				}
 			}
-			for i := range names {
-				names[i] = cli.InNamespace(o.namespace, names[i])
+			for i := range args {
+				args[i] = cli.InNamespace(o.namespace, args[i])
 			}
-			plans, err := o.validate(names)
+			plans, err := o.validate(args)
 			if err != nil {
 				return err
 			}
@@ -112,7 +109,7 @@ func Command() *cobra.Command {
 
 // validate checks the command line and returns the plans that it names.
 func (o *options) validate(args []string) ([]types.NamespacedName, error) {
-	if err := cmp.Or(self.CheckFiles(o.files), self.CheckOutput(o.output, formatNames()),
+	if err := cmp.Or(self.CheckFiles(o.files),
 		self.CheckNamespaces(cmp.Or(o.namespace, metav1.NamespaceDefault))); err != nil {
 		return nil, err
 	}
@@ -167,7 +164,7 @@ func (o *options) run(
 		switch {
 		case r.Fault != "":
 			code = exitUnusable
-		case len(r.Differences)+len(r.notCompared) > 0:
+		case len(r.Differences) > 0:
 			code = max(code, exitDifferent)
 		}
 	}

@@ -17,7 +17,10 @@ import (
 func TestH3CatalogsAreBounded(t *testing.T) {
 	long := `"` + strings.Repeat("x", 1<<20) + `"`
 	aliases := "[*a" + strings.Repeat(", *a", 100_000) + "]\n"
-	bundle := `{"schema":"olm.bundle","package":"etcd","name":"etcd.v1","properties":[]}`
+	csv := base64.StdEncoding.EncodeToString([]byte(`{"apiVersion": "operators.coreos.com/v1alpha1",
+		"kind": "ClusterServiceVersion", "metadata": {"name": "etcd.v1"}, "spec": {}}`))
+	object := `{"type": "olm.bundle.object", "value": {"data": "` + csv + `"}}`
+	bundle := `{"schema":"olm.bundle","package":"etcd","name":"etcd.v1","properties":[` + object + `]}`
 	manifest := base64.StdEncoding.EncodeToString([]byte("kind: &a " + long + "\nspec: " + aliases))
 	write := func(t *testing.T, name, content string) {
 		t.Helper()
@@ -33,7 +36,7 @@ func TestH3CatalogsAreBounded(t *testing.T) {
 	}{
 		{name: "control: JSON", make: func(t *testing.T, file string) { write(t, file, bundle) }},
 		{name: "control: YAML with an alias", make: func(t *testing.T, file string) {
-			write(t, file, "schema: olm.bundle\npackage: &a etcd\nname: etcd.v1\nproperties: []\nother: *a\n")
+			write(t, file, "schema: olm.bundle\npackage: &a etcd\nname: etcd.v1\nproperties: ["+object+"]\nother: *a\n")
 		}},
 		{name: "attack: a long text with many aliases", refused: "too large", make: func(t *testing.T, file string) {
 			write(t, file, "schema: olm.bundle\npackage: etcd\nname: etcd.v1\nproperties: &a "+long+"\nother: "+aliases)
@@ -42,8 +45,7 @@ func TestH3CatalogsAreBounded(t *testing.T) {
 			write(t, file, bundle+"\n---\nschema: olm.bundle\nname: &a "+long+"\nother: "+aliases)
 		}},
 		{name: "attack: a manifest with many aliases", refused: "too large", make: func(t *testing.T, file string) {
-			write(t, file, strings.Replace(bundle, "[]", `[{"type":"olm.bundle.object","value":{"data":"`+manifest+
-				`"}}]`, 1))
+			write(t, file, strings.Replace(bundle, csv, manifest, 1))
 		}},
 		{name: "attack: a pipe", refused: "not a regular file", make: func(t *testing.T, file string) {
 			if err := syscall.Mkfifo(file, 0o600); err != nil {

@@ -2,11 +2,10 @@ package diff
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"path"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -26,66 +25,39 @@ import (
 func parsePlan(arg string) (types.NamespacedName, error) {
 	key, ok := cli.NamespacedName(arg)
 	if !ok {
-		return key, self.Usage("%q is no name of an InstallPlan: write NAME or NAMESPACE/NAME, and files with -f or as ./%s", arg, arg)
+		return key, self.Usage("%q is no name of an InstallPlan: write NAME or NAMESPACE/NAME, and files with -f", arg)
 	}
 	return key, nil
-}
-
-// isPath reports whether an argument is a file or directory and no plan, whose name may end as that of a file does.
-func isPath(arg string) bool {
-	switch {
-	case arg == cli.StandardInput, arg == ".", arg == "..":
-		return true
-	case strings.HasPrefix(arg, "/"), strings.HasPrefix(arg, "./"), strings.HasPrefix(arg, "../"):
-		return true
-	}
-	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(arg))
 }
 
 // fromFiles compares the plans of files: those that are named, or else those that OLM has not run.
 func fromFiles(
 	files []string, namespace string, named []types.NamespacedName, stdin io.Reader, stderr io.Writer,
-) ([]*result, error) {
+) (results []*result, err error) {
 	// What is compared are objects of a cluster, in any directory.
 	objects, err := manifests.Read(files, stdin, stderr, manifests.Options{Namespace: namespace})
 	if err != nil {
 		return nil, self.Unusable("nothing was compared: %v", err)
 	}
-	var plans []*olm.InstallPlan
+	cluster, missing := objects.Snapshot(facts.Cluster{}), slices.Clone(named)
 	for _, o := range objects.Objects {
-		if plan, ok := o.Value.(*olm.InstallPlan); ok {
-			plans = append(plans, plan)
+		plan, ok := o.Value.(*olm.InstallPlan)
+		key := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
+		if !ok || len(named) > 0 && !slices.Contains(named, key) || len(named) == 0 && plan.Finished() {
+			continue
 		}
-	}
-	if len(named) == 0 {
-		plans = slices.DeleteFunc(slices.Clone(plans), (*olm.InstallPlan).Finished)
-		if len(plans) == 0 {
-			return nil, self.Unusable(
-				"the input has no InstallPlan that is still to be run; name one of the others as NAMESPACE/NAME")
-		}
-		return comparePlans(plans, objects), nil
-	}
-	var selected []*olm.InstallPlan
-	for _, key := range named {
-		i := slices.IndexFunc(plans, func(p *olm.InstallPlan) bool {
-			return p.Metadata.Namespace == key.Namespace && p.Metadata.Name == key.Name
-		})
-		if i < 0 {
-			return nil, self.Unusable("the input has no InstallPlan %s", key)
-		}
-		selected = append(selected, plans[i])
-	}
-	return comparePlans(selected, objects), nil
-}
-
-func comparePlans(plans []*olm.InstallPlan, objects *manifests.Unit) []*result {
-	var results []*result
-	cluster := objects.Snapshot(facts.Cluster{})
-	for _, plan := range plans {
+		missing = slices.DeleteFunc(missing, func(other types.NamespacedName) bool { return other == key })
 		replacements := carrier.Replacements(cluster.Namespace(plan.Metadata.Namespace), plan)
 		results = append(results, resultsOf(plan, objects.Changes(plan, replacements))...)
 	}
-	return results
+	switch {
+	case len(missing) > 0:
+		return nil, self.Unusable("the input has no InstallPlan %s", missing[0])
+	case len(results) == 0:
+		return nil, self.Unusable(
+			"the input has no InstallPlan that is still to be run; name one of the others as NAMESPACE/NAME")
+	}
+	return results, nil
 }
 
 // resultsOf returns a result for each ClusterServiceVersion of a plan.
@@ -145,17 +117,18 @@ func fromCluster(ctx context.Context, flags cli.Kubeconfig, named []types.Namesp
 }
 
 func fromNamespace(ctx context.Context, reader *cluster.Reader, key types.NamespacedName) ([]*result, error) {
-	plan, err := reader.Plan(ctx, key)
-	if err != nil {
-		return nil, err
-	}
 	state, err := reader.Read(ctx, cluster.Options{Namespace: key.Namespace, Kinds: ofNamespace})
 	if err != nil {
 		return nil, err
 	}
-	changes, err := reader.Changes(ctx, key, carrier.Replacements(state.Snapshot.Namespace(key.Namespace), plan))
+	ns := state.Snapshot.Namespace(key.Namespace)
+	i := slices.IndexFunc(ns.Plans(), func(p *olm.InstallPlan) bool { return p.Metadata.Name == key.Name })
+	if i < 0 {
+		return nil, errors.New("there is none of this name")
+	}
+	changes, err := reader.Changes(ctx, key, carrier.Replacements(ns, ns.Plans()[i]))
 	if err != nil {
 		return nil, err
 	}
-	return resultsOf(plan, changes), nil
+	return resultsOf(ns.Plans()[i], changes), nil
 }

@@ -26,15 +26,15 @@ func printText(w io.Writer, results []*result) error {
 	out := cli.NewPrinter(w)
 	for i, r := range results {
 		if i > 0 {
-			out.Line(0)
+			out.Line(0, "")
 		}
-		out.Line(0, cli.Cell{Text: r.title(), Color: cli.Bold})
+		out.Line(0, r.title())
 		if origin := r.origin(); origin != "" {
-			out.Line(2, cli.Colorless(origin))
+			out.Line(2, origin)
 		}
-		out.Line(0)
+		out.Line(0, "")
 		if r.Fault != "" {
-			out.Line(2, cli.Cell{Text: "cannot be compared: " + r.Fault, Color: cli.Red})
+			out.Line(2, "cannot be compared: "+r.Fault)
 			continue
 		}
 		textDifferences(out, r)
@@ -44,48 +44,39 @@ func printText(w io.Writer, results []*result) error {
 
 func textDifferences(out *cli.Printer, r *result) {
 	for _, d := range r.Differences {
-		sign, color := "+", cli.Yellow
+		sign := "+"
 		if d.Risk == change.Risky {
-			sign, color = "!", cli.Red
+			sign = "!"
 		}
-		out.Line(0, cli.Cell{Text: fmt.Sprintf("%s %-13s %s", sign, d.Class, d.Text), Color: color})
+		out.Line(0, fmt.Sprintf("%s %-13s %s", sign, d.Class, d.Text))
 	}
 	if len(r.Differences) > 0 {
-		out.Line(0)
+		out.Line(0, "")
 	}
 	for _, note := range r.Notes {
-		out.Line(2, cli.Colorless("note: "+note))
+		out.Line(2, "note: "+note)
 	}
-	if missing := r.missing(); missing != "" {
-		out.Line(2, cli.Cell{Text: "not compared: " + missing, Color: cli.Red})
-	}
-	out.Line(2, cli.Colorless(r.counts()))
-	if r.digest() == "" || !r.reviewed() {
+	out.Line(2, r.counts())
+	if !r.reviewed() {
 		return
 	}
-	out.Line(2, cli.Colorless("to accept exactly this change, add to the OperatorPolicy:"))
-	out.Line(0)
-	for i, line := range []string{"spec:", "consent:", "accepted:", "- " + r.digest() + " # " + r.CSV} {
-		out.Line(4+2*min(i, 2), cli.Colorless(line))
+	out.Line(2, "to accept exactly this change, add to the OperatorPolicy:")
+	out.Line(0, "")
+	for i, line := range []string{"spec:", "consent:", "accepted:", "- " + r.Digest() + " # " + r.CSV} {
+		out.Line(4+2*min(i, 2), line)
 	}
 }
 
 // counts is one line on how much differs.
 func (r *result) counts() string {
-	n, digest := "no difference", r.digest()
+	n := "no difference"
 	if len(r.Differences) > 0 {
 		n = text.Count(len(r.Differences), "difference")
 	}
 	if risky := r.risky(); risky > 0 {
 		n += fmt.Sprintf(", %d risky", risky)
 	}
-	if len(r.notCompared) > 0 {
-		n += " in what was compared; no digest"
-	}
-	if digest != "" {
-		n += "; digest " + digest
-	}
-	return n
+	return n + "; digest " + r.Digest()
 }
 
 // item is one element of the JSON output.
@@ -103,7 +94,6 @@ type item struct {
 	Digest      string       `json:"digest"`
 	Differences []difference `json:"differences"`
 	Notes       []string     `json:"notes"`
-	NotCompared []part       `json:"notCompared"`
 	Fault       string       `json:"fault,omitempty"`
 }
 
@@ -119,14 +109,10 @@ func printJSON(w io.Writer, results []*result) error {
 	for i, r := range results {
 		items[i] = item{Plan: r.plan, CSV: r.CSV, Package: r.Package, Version: r.Version, Release: r.Release,
 			Channel: r.Channel, Catalog: r.Catalog, From: r.From, FromVersion: r.FromVersion,
-			FromRelease: r.FromRelease, Digest: r.digest(), Differences: []difference{},
-			Notes:       append([]string{}, r.Notes...),
-			NotCompared: append([]part{}, r.notCompared...), Fault: r.Fault}
+			FromRelease: r.FromRelease, Digest: r.Digest(), Differences: []difference{},
+			Notes: append([]string{}, r.Notes...), Fault: r.Fault}
 		for _, d := range r.Differences {
 			items[i].Differences = append(items[i].Differences, difference{d.Class, d.Risk == change.Risky, d.Text})
-		}
-		if r.why != "" {
-			items[i].Notes = append(items[i].Notes, r.why)
 		}
 	}
 	return cli.JSON(w, items)
@@ -137,21 +123,6 @@ type result struct {
 	// plan is the InstallPlan that brings it, as namespace/name; empty for one of a catalog.
 	plan string
 	*change.Set
-	// notCompared are the parts that the input does not contain, and why states what it has instead. Without them a
-	// digest would stand for another change.
-	notCompared []part
-	why         string
-}
-
-// part is what a comparison is about.
-type part string
-
-// digest returns what identifies the change; empty if not everything was compared.
-func (r *result) digest() string {
-	if len(r.notCompared) > 0 {
-		return ""
-	}
-	return r.Digest()
 }
 
 // reviewed reports whether a policy can hold the change.
@@ -204,16 +175,4 @@ func (r *result) origin() string {
 	add("channel", r.Channel)
 	add("catalog", r.Catalog)
 	return strings.Join(parts, ", ")
-}
-
-// missing names what was not compared, as a sentence; empty if everything was.
-func (r *result) missing() string {
-	if len(r.notCompared) == 0 {
-		return ""
-	}
-	names := make([]string, len(r.notCompared))
-	for i, p := range r.notCompared {
-		names[i] = string(p)
-	}
-	return strings.Join(names, ", ") + ": " + r.why
 }

@@ -10,8 +10,7 @@ import (
 	"github.com/opgate/opgate/rules/change"
 )
 
-// shown are results of every form: an upgrade, texts as an attacker would choose them, parts that are missing, and a
-// fault.
+// shown are results of every form: an upgrade, texts as an attacker would choose them, and a fault.
 func shown() []*result {
 	return []*result{
 		{plan: "shop/install-x7", Set: &change.Set{
@@ -31,8 +30,6 @@ func shown() []*result {
 				Text: "adds <img src=x> | [x](https://evil.example) `code` @team \x1b[31m\n"}},
 			Notes: []string{"a\nb\u202e"},
 		}},
-		{Set: &change.Set{CSV: "etcd.v3", From: "etcd.v2"}, notCompared: withoutManifests,
-			why: "the catalog has olm.csv.metadata of etcd.v3"},
 		{Set: &change.Set{CSV: "etcd.v3", From: "etcd.v2", Package: "etcd",
 			Differences: []change.Difference{{Class: change.Requirements, Text: "requires Kubernetes 1.36.0"}}}},
 		{Set: &change.Set{CSV: "etcd.v4", Fault: "the plan has no step of it\x1b[2J"}},

@@ -41,29 +41,23 @@ of a kind, such as bundle, or those that a refusal names, which is read from sta
   kubectl apply -f subscription.yaml 2>&1 | opgate explain -`,
 		ValidArgs: completions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var named []verdict.Rule
-			for _, arg := range args {
-				if arg == cli.StandardInput {
-					data, err := io.ReadAll(cmd.InOrStdin())
-					if err != nil {
-						return fmt.Errorf("read the refusal on standard input: %w", err)
-					}
-					arg = string(data)
+			said := strings.Join(args, " ")
+			if said == cli.StandardInput {
+				data, err := io.ReadAll(cmd.InOrStdin())
+				if err != nil {
+					return fmt.Errorf("read the refusal on standard input: %w", err)
 				}
-				ids, before := ruleID.FindAllString(strings.ToLower(arg), -1), len(named)
-				kind := strings.TrimRight(arg, "*/") + "/"
-				for _, r := range all {
-					if id := string(r.ID); slices.Contains(ids, id) || strings.HasPrefix(id, kind) {
-						named = append(named, r)
-					}
-				}
-				if len(named) == before {
-					return &cli.ExitError{Code: cli.ExitUnusable, Message: fmt.Sprintf("%s names no rule: "+
-						`"opgate explain" lists all, and %s#earlier-ids has the names of before`, text.Quote(arg), document)}
-				}
+				said = string(data)
 			}
-			if len(args) == 0 {
-				named = all
+			ids := ruleID.FindAllString(strings.ToLower(said), -1)
+			named := slices.DeleteFunc(slices.Clone(all), func(r verdict.Rule) bool {
+				kind, _, _ := strings.Cut(string(r.ID), "/")
+				return len(args) > 0 && !slices.Contains(ids, string(r.ID)) &&
+					!slices.ContainsFunc(args, func(arg string) bool { return strings.TrimRight(arg, "*/") == kind })
+			})
+			if len(named) == 0 {
+				return &cli.ExitError{Code: cli.ExitUnusable, Message: fmt.Sprintf("%s names no rule: "+
+					`"opgate explain" lists all, and %s#earlier-ids has the names of before`, text.Quote(said), document)}
 			}
 			for _, r := range named {
 				properties := strings.ReplaceAll(r.Outcomes.String(), ",", ", ")

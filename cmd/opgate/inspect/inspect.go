@@ -3,7 +3,6 @@
 package inspect
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -15,11 +14,9 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/cmd/opgate/manifests"
-	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/bundle"
-	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/verdict"
@@ -39,9 +36,6 @@ type Cluster struct {
 	Now time.Time
 	// Package returns a package of a catalog, for ClusterExtensions; nil if it is not known. Default: none is known.
 	Package func(pkg string, source olm.Catalog) *catalog.Package
-
-	// alone has a set for each of the Constraints, to find where it applies.
-	alone []*constraint.Set
 }
 
 // Answer is the verdict on an object, with what explains it.
@@ -89,9 +83,8 @@ func (c *Cluster) judge(o *manifests.Object) (a *Answer, schema verdict.RuleID) 
 			Constraint: value, Strict: o.Strict, Namespaces: c.All(), Constraints: c.Constraints(), Now: c.Now,
 			Review: true})}, rules.RuleConstraintField
 	case *policyv1.Policy:
-		return &Answer{Notes: dependencyNotes(value),
-				Verdict: dependency.JudgePolicy(dependency.PolicyInput{Policy: value, Strict: o.Strict, Graph: c.Graph()})},
-			dependency.RulePolicyField
+		return &Answer{Verdict: dependency.JudgePolicy(dependency.PolicyInput{Policy: value, Strict: o.Strict,
+			Graph: c.Graph()})}, dependency.RulePolicyField
 	case *policyv1beta1.PolicySet:
 		return &Answer{Verdict: dependency.JudgePolicySet(dependency.PolicySetInput{Set: value, Strict: o.Strict,
 				Graph: c.Graph()})},
@@ -142,66 +135,11 @@ func (c *Cluster) JudgePlan(plan *olm.InstallPlan) *Answer {
 	return a
 }
 
-// JudgeInstalled judges an installed operator; nil if nothing is installed by the name.
+// JudgeInstalled judges an installed operator, however it was approved; nil if nothing is installed by the name.
 func (c *Cluster) JudgeInstalled(key types.NamespacedName) *Answer {
 	ns := c.WithDependencies(key.Namespace)
 	if judged, here := bundle.JudgeInstalled(ns, key.Name, c.Now); here {
 		return c.operators(ns, judged, nil)
-	}
-	return nil
-}
-
-// JudgeCSV returns the part of the verdict on the latest plan that brings a stored ClusterServiceVersion, which is
-// about that operator. Without such a plan it judges the ClusterServiceVersion itself.
-func (c *Cluster) JudgeCSV(key types.NamespacedName, raw []byte) (*Answer, error) {
-	ns := c.WithDependencies(key.Namespace)
-	var latest *olm.InstallPlan
-	for _, plan := range ns.Plans() {
-		if plan.Brings(key.Name) &&
-			(latest == nil || plan.Metadata.CreationTimestamp > latest.Metadata.CreationTimestamp) {
-			latest = plan
-		}
-	}
-	if latest == nil {
-		csv, err := olm.Decode[olm.CSV](raw)
-		if err != nil {
-			return nil, err
-		}
-		return &Answer{Verdict: rules.JudgeCSV(rules.CSVInput{New: csv, Namespace: ns, Now: c.Now}),
-			Notes: []string{"no InstallPlan in the namespace installs it: this is the verdict if it were created now, without one"}}, nil
-	}
-	judged := rules.JudgePlan(rules.PlanInput{Plan: latest, Namespace: ns, Now: c.Now})
-	if i := slices.IndexFunc(judged.CSVs, func(v verdict.CSV) bool { return v.CSV == key.Name }); i >= 0 {
-		only := judged.CSVs[i]
-		judged.CSVs, judged.Decision = []verdict.CSV{only}, verdict.Allow
-		judged.Reasons = slices.DeleteFunc(judged.Reasons,
-			func(r verdict.Reason) bool { return !slices.Contains(only.Because, r.Message) })
-		for _, r := range judged.Reasons {
-			judged.Decision = max(judged.Decision, r.Decision)
-		}
-	}
-	judged.Object = "clusterserviceversion " + text.Name(key.Namespace) + "/" + text.Name(key.Name)
-	a := c.operators(ns, judged, latest.Spec.CSVNames)
-	a.Plan = latest
-	a.Notes = append(a.Notes, "installed by installplan "+text.Name(latest.Metadata.Key())+" (phase "+latest.Status.Phase+
-		"): this is the verdict if that were approved now")
-	return a, nil
-}
-
-// Unreadable returns what a stored policy that does not decode holds; nil if there is none of this name.
-func (c *Cluster) Unreadable(key types.NamespacedName) *Answer {
-	for ns := range c.All() {
-		for _, p := range ns.Policies() {
-			if p.Namespace == key.Namespace && p.Name == key.Name {
-				why := verdict.Reason{Rule: bundle.RulePolicyUnreadable, Source: p.Source(), Decision: verdict.Hold}
-				why.Message = fmt.Sprintf("%s is held (%s): waits until the policy can be read: %s", p.Target(),
-					why.Rule, text.Escape(p.Unreadable()))
-				return &Answer{Verdict: verdict.Verdict{
-					Object:   "operatorpolicy " + text.Name(key.Namespace) + "/" + text.Name(key.Name),
-					Decision: why.Decision, Reasons: []verdict.Reason{why},
-				}}
-			}
-		}
 	}
 	return nil
 }
@@ -213,7 +151,7 @@ func (c *Cluster) Approver(plan *olm.InstallPlan) (approver string, notes []stri
 	for _, blocker := range rules.JudgeApproval(rules.ApprovalInput{Plan: plan,
 		Namespace: c.WithDependencies(namespace), Now: c.Now,
 		Ungoverned: rules.UngovernedIn(c.NamespaceAnnotations(namespace), rules.ApproveUngoverned)}).Blockers {
-		approver, notes = "user", append(notes, blocker.Why)
+		approver, notes = "user", append(notes, blocker)
 	}
 	return approver, notes
 }

@@ -1,16 +1,13 @@
 package inspect
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
-	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
@@ -159,26 +156,12 @@ func subscriptionNotes(s *olm.Subscription, ns *state.Namespace) (notes []string
 	return notes
 }
 
-// dependencyNotes states what each template depends on.
-func dependencyNotes(p *policyv1.Policy) (notes []string) {
-	for _, t := range dependency.Read(p).Templates {
-		for _, d := range t.Dependencies {
-			notes = append(notes, fmt.Sprintf("%s waits for %s to be %s", t.Ref, d.Ref, text.Name(string(d.Want))))
-		}
-	}
-	return notes
-}
-
 // judgedBy names the Constraints that apply in a namespace.
 func (c *Cluster) judgedBy(ns *state.Namespace) (notes []string) {
-	if c.alone == nil {
-		for _, d := range c.Constraints().Definitions() {
-			c.alone = append(c.alone, constraint.NewSet([]*constraint.Definition{d}, *c.Facts()))
-		}
-	}
-	for i, d := range c.Constraints().Definitions() {
+	applicable := c.Constraints().Applicable(ns.ForConstraints())
+	for _, d := range c.Constraints().Definitions() {
 		switch {
-		case c.alone[i].Applies(ns.ForConstraints()):
+		case slices.Contains(applicable, d):
 			notes = append(notes, "judged by Constraint "+d.Name)
 		case slices.ContainsFunc(d.Constraints,
 			func(asked *constraint.Constraint) bool { return asked.Action == constraint.Warn }):

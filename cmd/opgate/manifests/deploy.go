@@ -51,11 +51,11 @@ const (
 	groupFlux = "kustomize.toolkit.fluxcd.io"
 )
 
-// findDeployers finds the Applications and Flux Kustomizations in files and in what was built.
-func (in *Input) findDeployers() {
+// findDeployers finds the Applications and Flux Kustomizations in files and in what was built, and not used by others.
+func (in *Input) findDeployers(used map[string]bool) {
 	for _, s := range in.sources {
 		for _, k := range s.kustomizations {
-			if k.build != nil {
+			if k.build != nil && !used[k.root] {
 				in.addDeployers(k.build.documents)
 			}
 		}
@@ -64,9 +64,6 @@ func (in *Input) findDeployers() {
 				continue
 			}
 			data, err := readFile(file)
-			if in.kept += len(data); err == nil && in.kept <= maxInputs {
-				in.texts[file] = data
-			}
 			if err == nil && (bytes.Contains(data, []byte(groupArgo)) || bytes.Contains(data, []byte(groupFlux))) {
 				documents, _ := documentsOf(file, data)
 				in.addDeployers(documents)

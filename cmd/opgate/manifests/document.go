@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	yamltree "go.yaml.in/yaml/v3"
 	kjson "sigs.k8s.io/json"
@@ -24,8 +25,6 @@ type document struct {
 	Place
 	raw  []byte
 	tree *tree
-	// comments are those about this program.
-	comments []Comment
 	// template is set for one that stands in a Policy.
 	template bool
 }
@@ -33,6 +32,11 @@ type document struct {
 // documentsOf reads the documents of an input, as kubectl would take them, but refuses keys that stand
 // twice, of which some decoders take the first and some the last.
 func documentsOf(name string, data []byte) (documents []document, problems []Problem) {
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	if !utf8.Valid(data) { // decoders would replace or guess at it
+		before, _, _ := bytes.Cut(bytes.ToValidUTF8(data, []byte{0}), []byte{0})
+		return nil, []Problem{problemAt(Place{File: name, Line: 1 + bytes.Count(before, []byte("\n"))}, "is not UTF-8 text")}
+	}
 	before := 0 // documents that stood as JSON values beside each other, without a marker
 	for _, c := range split(data) {
 		at := Place{File: name, document: c.number + before, Line: c.line}
@@ -117,8 +121,8 @@ func (d *document) repeated() (problems []Problem) {
 
 func repeats(field string) string { return field + " stands there twice" }
 
-// isSpecial reports whether a text has what plainYAML leaves to anyYAML: comments about this program, anchors and merge
-// keys, tags, quoted keys, which may be equal to others once they are text, control characters, and what may end a line.
+// isSpecial reports whether a text has what plainYAML leaves to anyYAML: anchors and merge keys, tags, quoted keys, which
+// may be equal to others once they are text, control characters, and what may end a line.
 func isSpecial(text []byte) bool {
 	last := byte(0)
 	for _, b := range text {
@@ -130,7 +134,7 @@ func isSpecial(text []byte) bool {
 			last = b
 		}
 	}
-	return bytes.Contains(text, []byte("<<")) || bytes.Contains(text, []byte("opgate:"))
+	return bytes.Contains(text, []byte("<<"))
 }
 
 // plainYAML reads a document that is a block mapping without anything special, as most are. None has another document
@@ -192,7 +196,7 @@ func anyYAML(c chunk, at Place) (r reading) {
 		return refuse(lineIn(err), reworded(err))
 	}
 	if !bytes.Equal(raw, []byte("null")) {
-		r.documents = []document{{Place: at, raw: raw, tree: t, comments: commentsOf(c, &node)}}
+		r.documents = []document{{Place: at, raw: raw, tree: t}}
 	}
 	return r
 }

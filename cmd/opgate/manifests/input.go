@@ -4,6 +4,7 @@ package manifests
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +14,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/internal/text"
@@ -68,9 +68,6 @@ type Input struct {
 	foreign   map[Place]bool
 	reported  map[string]bool
 	deployers []deployer
-	// texts are those of files that the search for deployers has read, kept the size of all of them.
-	texts map[string][]byte
-	kept  int
 }
 
 // source is a directory that the command line names, or all files that it names.
@@ -98,7 +95,7 @@ type templates struct {
 // names, and builds kustomizations. Its error is about the names and the patterns, which are looked at first.
 func Gather(names []string, stdin io.Reader, o Options) (*Input, error) {
 	in := &Input{options: o, templates: map[string]*templates{}, skipped: map[string]int{}, unjudged: map[string]int{},
-		foreign: map[Place]bool{}, reported: map[string]bool{}, texts: map[string][]byte{}}
+		foreign: map[Place]bool{}, reported: map[string]bool{}}
 	for i, list := range [][]string{o.Policies, names} {
 		files := &source{name: ".", policies: i == 0}
 		for _, name := range list {
@@ -142,7 +139,7 @@ func (in *Input) read(s *source, file string, stdin io.Reader) {
 	if in.size > maxInputs {
 		return
 	}
-	data, err := in.readFile(file, stdin)
+	data, err := in.readFile(s, file, stdin)
 	if in.size += len(data); err == nil && in.size > maxInputs {
 		err = fmt.Errorf("the files are larger than %d MiB in all", maxInputs>>20)
 	}
@@ -152,14 +149,7 @@ func (in *Input) read(s *source, file string, stdin io.Reader) {
 		in.problem(s.plain, p)
 		return
 	}
-	content, err := asText(data)
-	var documents []document
-	var problems []Problem
-	if err != nil {
-		problems = []Problem{faultOf(file, err)}
-	} else {
-		documents, problems = documentsOf(file, content)
-	}
+	documents, problems := documentsOf(file, data)
 	if len(problems) > 0 && isTemplate(data) {
 		in.template(Place{File: file, Line: problems[0].Line}, data)
 		return
@@ -171,16 +161,16 @@ func (in *Input) read(s *source, file string, stdin io.Reader) {
 	}
 }
 
-func (in *Input) readFile(name string, stdin io.Reader) ([]byte, error) {
+// readFile reads a file of a source. One that the command line names may be a pipe.
+func (in *Input) readFile(s *source, name string, stdin io.Reader) ([]byte, error) {
 	if in.files++; in.options.Progress != nil {
 		in.options.Progress(in.files)
 	}
-	if name == cli.StandardInput {
+	switch {
+	case name == cli.StandardInput:
 		return readLimited(stdin)
-	}
-	if data, ok := in.texts[name]; ok {
-		delete(in.texts, name)
-		return data, nil
+	case s != nil && s.plain.Name != s.name:
+		return readAny(name)
 	}
 	return readFile(name)
 }
@@ -203,7 +193,7 @@ func (in *Input) template(at Place, data []byte) {
 func (in *Input) problem(u *Unit, p Problem) {
 	p.Operators = p.Operators || in.options.Strict
 	if p.hides && u != nil {
-		u.hide(p)
+		u.hidden = cmp.Or(u.hidden, p.Place.String())
 	}
 	if text := p.String(); !in.reported[text] {
 		in.reported[text] = true
@@ -263,16 +253,25 @@ func isTemplate(data []byte) bool { return opensTemplate.Match(data) }
 
 // faultOf makes a problem of what went wrong with a whole file, without the path that the error repeats.
 func faultOf(name string, err error) Problem {
-	if bad, ok := errors.AsType[*encodingError](err); ok {
-		return Problem{Place: Place{File: name, Line: bad.line}, Text: bad.Error()}
-	}
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		name, err = clean(path.Path), path.Err
 	}
 	return Problem{Place: Place{File: name}, Text: "cannot be read: " + err.Error()}
 }
 
+// readFile reads a regular file: to read a pipe would block, and a device may have no end.
 func readFile(name string) ([]byte, error) {
+	info, err := os.Stat(filepath.FromSlash(name))
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "read", Path: name, Err: errors.New("it is not a regular file")}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return readAny(name)
+}
+
+func readAny(name string) ([]byte, error) {
 	file, err := os.Open(filepath.FromSlash(name))
 	if err != nil {
 		return nil, err
@@ -287,28 +286,4 @@ func readLimited(r io.Reader) ([]byte, error) {
 		err = fmt.Errorf("it is larger than %d MiB", MaxInput>>20)
 	}
 	return data, err
-}
-
-// encodingError returns an error with the place of the first byte that is not UTF-8.
-type encodingError struct {
-	line   int
-	octet  byte
-	offset int
-}
-
-func (e *encodingError) Error() string {
-	return fmt.Sprintf("is not UTF-8 text: byte 0x%02x at offset %d", e.octet, e.offset)
-}
-
-// asText takes off a byte order mark and refuses what is not UTF-8, which decoders would replace or guess at.
-func asText(data []byte) ([]byte, error) {
-	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	if utf8.Valid(data) {
-		return data, nil
-	}
-	i := 0
-	for r, size := utf8.DecodeRune(data); r != utf8.RuneError || size != 1; r, size = utf8.DecodeRune(data[i:]) {
-		i += size
-	}
-	return nil, &encodingError{line: 1 + bytes.Count(data[:i], []byte("\n")), octet: data[i], offset: i}
 }

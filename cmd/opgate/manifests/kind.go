@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/conversion"
+	"github.com/opgate/opgate/internal/apijson"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/carrier"
@@ -49,19 +51,17 @@ func (k *kind) ours() bool {
 	return k.Group == policyv1beta2.GroupVersion.Group || k.Kind == constraintv1.Kind
 }
 
-// judges reports whether other objects are judged by an object of the kind, and whether these are only plans.
-func (k *kind) judges(raw []byte) (others, plans bool) {
+// judges reports whether other objects are judged by an object of the kind.
+func (k *kind) judges(raw []byte) bool {
 	switch k.kept {
 	case nil:
-		return k.Kind == olm.KindPackageManifest, false
+		return k.Kind == olm.KindPackageManifest
 	case snapshot.Policies:
-		return appliesPolicies(raw), false
-	case snapshot.PolicySets, snapshot.InstallPlans:
-		return false, false
+		return appliesPolicies(raw)
 	case snapshot.OperatorPolicies, snapshot.Constraints, snapshot.Namespaces, snapshot.CatalogSources:
-		return true, false
+		return true
 	}
-	return true, true
+	return false
 }
 
 // appliesPolicies reports whether a Policy may have a template by which others are judged.
@@ -139,27 +139,22 @@ func kindOf(apiVersion, name string) (*kind, error) {
 	if err != nil {
 		return nil, fmt.Errorf("apiVersion %q must be a group and a version, as in apps/v1", apiVersion)
 	}
-	var unread error
+	group := cmp.Or(gv.Group, gv.Version) // the version may be missing
+	var near *kind
 	for i := range kinds {
 		k := &kinds[i]
 		switch {
-		case !alike(name, k.Kind):
-		case gv.Group == "" && alike(gv.Version, k.Group):
-			return nil, fmt.Errorf("apiVersion %q has no version; it is written %s", apiVersion, k.GroupVersion())
-		case !alike(gv.Group, k.Group):
-		case gv.Group != k.Group || name != k.Kind:
-			return nil, fmt.Errorf("kind %q of apiVersion %q does not exist; it is written kind %s, apiVersion %s",
-				name, apiVersion, k.Kind, k.GroupVersion())
-		case gv.Version != k.Version:
-			if unread == nil { // the newest version comes first
-				unread = fmt.Errorf("%s of apiVersion %q is not read; the version that is read is %s", k.Kind,
-					apiVersion, k.GroupVersion())
-			}
-		default:
+		case k.GroupVersion() == gv && k.Kind == name:
 			return k, nil
+		case near == nil && strings.EqualFold(strings.TrimSpace(name), k.Kind) && strings.EqualFold(group, k.Group):
+			near = k // the newest version comes first
 		}
 	}
-	return nil, unread
+	if near != nil {
+		return nil, fmt.Errorf("kind %q of apiVersion %q is not read; write kind %s, apiVersion %s", name, apiVersion, near.Kind,
+			near.GroupVersion())
+	}
+	return nil, nil
 }
 
 // knownGroups are the API groups whose objects decide over operators. What is not judged of them is named.
@@ -197,12 +192,10 @@ func nameOf(raw []byte) string {
 
 func notASCII(s string) bool { return strings.ContainsFunc(s, func(r rune) bool { return r > '~' }) }
 
-func alike(a, b string) bool { return strings.EqualFold(strings.TrimSpace(a), b) }
-
 func readOperatorPolicy(raw []byte, o *Object) []fieldFault {
 	policy, strict, err := rules.DecodeOperatorPolicy(raw)
 	if err != nil {
-		return undecodable(raw, policy, err)
+		return undecodable(raw, err)
 	}
 	o.Value, o.Strict = policy, strict
 	o.identify(names(&policy.ObjectMeta))
@@ -214,11 +207,11 @@ func readEarlierPolicy(raw []byte, o *Object) []fieldFault {
 	var earlier policyv1beta1.OperatorPolicy
 	strict, err := kjson.UnmarshalStrict(raw, &earlier)
 	if err != nil {
-		return undecodable(raw, &earlier, err)
+		return undecodable(raw, err)
 	}
 	var content map[string]any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &content); err != nil {
-		return undecodable(raw, &earlier, err)
+		return undecodable(raw, err)
 	}
 	content = conversion.ToV1beta2(content)
 	content["apiVersion"] = policyv1beta2.GroupVersion.String()
@@ -265,7 +258,7 @@ func reads[T any](
 
 func as[T any](raw []byte) (*T, error) {
 	value := new(T)
-	return value, kjson.UnmarshalCaseSensitivePreserveInts(raw, value)
+	return value, apijson.Unmarshal(raw, value)
 }
 
 func preparedPlan(raw []byte) (*olm.InstallPlan, error) {
@@ -284,7 +277,7 @@ func names(m *metav1.ObjectMeta) *olm.ObjectMeta {
 func readConstraint(raw []byte, o *Object) []fieldFault {
 	c, strict, err := rules.DecodeConstraint(raw)
 	if err != nil {
-		return undecodable(raw, c, err)
+		return undecodable(raw, err)
 	}
 	o.Value, o.Strict = c, strict
 	o.identify(names(&c.ObjectMeta))
@@ -295,7 +288,7 @@ func readConstraint(raw []byte, o *Object) []fieldFault {
 func readNamespace(raw []byte, o *Object) []fieldFault {
 	var n metav1.PartialObjectMetadata
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &n); err != nil {
-		return []fieldFault{wrongType(raw, &n, err)}
+		return orFault(nil, err)
 	}
 	o.identify(names(&n.ObjectMeta))
 	metav1.SetMetaDataLabel(&n.ObjectMeta, corev1.LabelMetadataName, n.Name) // as every API server does
@@ -312,7 +305,7 @@ func readNamespace(raw []byte, o *Object) []fieldFault {
 func readPackage(raw []byte, o *Object) []fieldFault {
 	var content map[string]any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &content); err != nil {
-		return []fieldFault{wrongType(raw, &content, err)}
+		return orFault(nil, err)
 	}
 	o.Value = catalog.Decode(content)
 	return nil
@@ -323,8 +316,8 @@ func readMetadata(raw []byte, o *Object) []fieldFault {
 	var object struct {
 		Metadata olm.ObjectMeta `json:"metadata"`
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {
-		return []fieldFault{wrongType(raw, &object, err)}
+	if err := apijson.Unmarshal(raw, &object); err != nil {
+		return orFault(nil, err)
 	}
 	o.identify(&object.Metadata)
 	return nil
@@ -335,7 +328,13 @@ func orFault(faults []fieldFault, err error) []fieldFault {
 	if len(faults) > 0 {
 		return faults
 	}
-	return []fieldFault{{text: "it cannot be read: " + reworded(err)}}
+	fault := fieldFault{text: "it cannot be read: " + reworded(err)}
+	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		fault.path = mismatch.Field
+	} else if field, ok := errors.AsType[*apijson.FieldError](err); ok {
+		fault.path = field.Field
+	}
+	return []fieldFault{fault}
 }
 
 // head are the fields that name the kind of an object, and the elements of a list.
@@ -353,7 +352,7 @@ func headOf(raw []byte) (h head, faults []fieldFault) {
 	var fields map[string]json.RawMessage
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &fields); err != nil {
 		h.isForeign = true
-		return h, []fieldFault{{text: "it is " + shapeOf(raw) + ", not an object"}}
+		return h, []fieldFault{{text: "it is not an object"}}
 	}
 	_, hasVersion := fields["apiVersion"]
 	_, hasKind := fields["kind"]
@@ -361,7 +360,7 @@ func headOf(raw []byte) (h head, faults []fieldFault) {
 	text := func(name string) (s string) {
 		value, ok := fields[name]
 		if ok && json.Unmarshal(value, &s) != nil {
-			faults = append(faults, fieldFault{path: name, text: name + " is " + shapeOf(value) + ", it must be a string"})
+			faults = append(faults, fieldFault{path: name, text: name + " must be a string"})
 		}
 		return s
 	}
@@ -369,7 +368,7 @@ func headOf(raw []byte) (h head, faults []fieldFault) {
 	if items, ok := fields["items"]; ok {
 		h.list = json.Unmarshal(items, &h.items) == nil
 		if !h.list && h.isGenericList() {
-			faults = append(faults, fieldFault{path: "items", text: "items is " + shapeOf(items) + ", it must be a list"})
+			faults = append(faults, fieldFault{path: "items", text: "items must be a list"})
 		}
 	}
 	return h, faults
@@ -377,23 +376,3 @@ func headOf(raw []byte) (h head, faults []fieldFault) {
 
 // isGenericList reports whether it is the list that holds objects of any kind.
 func (h *head) isGenericList() bool { return h.apiVersion == "v1" && h.kind == "List" }
-
-// shapeOf names what a JSON value is.
-func shapeOf(raw []byte) string {
-	if len(raw) == 0 {
-		return "nothing"
-	}
-	switch raw[0] {
-	case '{':
-		return "a mapping"
-	case '[':
-		return "a list"
-	case '"':
-		return "a string"
-	case 't', 'f':
-		return "true or false"
-	case 'n':
-		return "null"
-	}
-	return "a number"
-}

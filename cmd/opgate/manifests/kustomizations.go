@@ -19,10 +19,10 @@ import (
 type kustomization struct {
 	// dir is the directory as it is printed, root its absolute path.
 	dir, root string
-	// uses are the directories that it names, lists the files, inputs those of its generators of Policies; all absolute.
-	uses, lists, inputs []string
-	component           bool
-	// build is what it makes, err why that is not known; both are nil if another one is built from it.
+	// lists are the files that it names, inputs those of its generators of Policies; all absolute.
+	lists, inputs []string
+	component     bool
+	// build is what it makes, err why that is not known; both are nil if it is judged as a part of another one.
 	build *build
 	err   error
 }
@@ -51,9 +51,7 @@ func newKustomization(dir string) *kustomization {
 				return nil
 			}
 			at := filepath.Join(k.root, value[strings.Index(value, "=")+1:])
-			if info, err := os.Stat(at); err == nil && info.IsDir() {
-				k.uses = append(k.uses, absolute(at))
-			} else if err == nil {
+			if info, err := os.Stat(at); err == nil && !info.IsDir() {
 				k.lists = append(k.lists, absolute(at))
 			}
 			return nil
@@ -119,55 +117,42 @@ func inputsOf(generator string) (files []string) {
 	return files
 }
 
-// build builds the kustomizations that no other one is built from, and those that an Application or a Flux Kustomization
-// names. Of components, which are no whole, it builds those that no kustomization uses. The checks of a kustomization name what it would load from elsewhere; the sandbox
-// makes sure that nothing is.
+// build builds the kustomizations. Those that another one is built from are judged as a part of that, unless an
+// Application or a Flux Kustomization names them, and components, which are no whole, unless nothing uses them. The checks
+// of a kustomization name what it would load from elsewhere; the sandbox makes sure that nothing is.
 func (in *Input) build() {
-	var every []*kustomization
-	for _, s := range in.sources {
-		every = append(every, s.kustomizations...)
-	}
-	all := slices.DeleteFunc(slices.Clone(every), func(k *kustomization) bool { return k.component })
-	read := map[string]bool{}
-	done := func(k *kustomization) bool { return k.build != nil || k.err != nil || read[k.root] }
-	for all = slices.DeleteFunc(all, done); len(all) > 0; all = slices.DeleteFunc(all, done) {
-		used := usedBy(all)
-		next := slices.DeleteFunc(slices.Clone(all), func(k *kustomization) bool { return used[k.root] })
-		if len(next) == 0 { // they use one another
-			next = all
-		}
-		buildAll(next)
-		for _, k := range next {
-			if k.build != nil {
-				for file := range k.build.read {
-					read[filepath.Dir(file)] = read[filepath.Dir(file)] || isKustomization(file)
-				}
-			}
-		}
-	}
-	in.findDeployers()
-	used := usedBy(every)
-	var left []*kustomization
+	var whole, components []*kustomization
 	for _, s := range in.sources {
 		for _, k := range s.kustomizations {
-			if k.build == nil && k.err == nil && (k.component && !used[k.root] || !k.component && len(in.deployersOf(s, k.dir)) > 0) {
-				left = append(left, k)
+			if k.component {
+				components = append(components, k)
+			} else {
+				whole = append(whole, k)
 			}
 		}
 	}
-	buildAll(left)
-	in.take()
-}
-
-// usedBy returns the directories that kustomizations use, but for their own.
-func usedBy(all []*kustomization) map[string]bool {
+	buildAll(whole)
 	used := map[string]bool{}
-	for _, k := range all {
-		for _, dir := range k.uses {
-			used[dir] = used[dir] || dir != k.root
+	for _, k := range whole {
+		if k.build == nil {
+			continue
+		}
+		for file := range k.build.read {
+			if dir := filepath.Dir(file); isKustomization(file) && dir != k.root {
+				used[dir] = true
+			}
 		}
 	}
-	return used
+	in.findDeployers(used)
+	for _, s := range in.sources {
+		for _, k := range s.kustomizations {
+			if used[k.root] && len(in.deployersOf(s, k.dir)) == 0 {
+				k.build, k.err = nil, nil
+			}
+		}
+	}
+	buildAll(slices.DeleteFunc(components, func(k *kustomization) bool { return used[k.root] }))
+	in.take()
 }
 
 // take makes units of what was built, and leaves the files to be read by themselves that no kustomization lists. Those
@@ -215,10 +200,9 @@ func (in *Input) take() {
 		in.Notes = append(in.Notes, Note{Warning: true, Text: "kustomize in " + text.Join(warned[message], maxNamed) + ": " +
 			strings.TrimPrefix(message, "# Warning: ")})
 	}
-	resolved := map[string]string{}
 	for _, s := range in.sources {
 		s.files = slices.DeleteFunc(s.files, func(file string) bool {
-			at := absoluteIn(resolved, file)
+			at := absolute(file)
 			switch {
 			case s.plain.Name != s.name, // it is named
 				slices.ContainsFunc(inputs, func(i string) bool { return at == i || strings.HasPrefix(at, i+"/") }):

@@ -1,9 +1,7 @@
 package manifests
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/resource"
 	"sigs.k8s.io/kustomize/api/types"
@@ -70,7 +67,7 @@ func buildOne(dir, root string) (b *build, err error) {
 	}
 	sources := map[string][]document{}
 	for _, r := range result.Resources() {
-		at, comments := place(dir, r, sources)
+		at := place(dir, r, sources)
 		if err := r.SetOrigin(nil); err != nil {
 			return nil, err
 		}
@@ -79,18 +76,18 @@ func buildOne(dir, root string) (b *build, err error) {
 			return nil, err
 		}
 		// Fields have no lines of their own: patches and transformers wrote some of them.
-		b.documents = append(b.documents, document{Place: at, raw: raw, tree: &tree{}, comments: comments})
+		b.documents = append(b.documents, document{Place: at, raw: raw, tree: &tree{}})
 	}
 	return b, nil
 }
 
 // place is where the object that a kustomization changes stands: the document of the same kind and, prefixes and
-// suffixes aside, name. It returns the comments of that, too.
-func place(dir string, r *resource.Resource, sources map[string][]document) (at Place, comments []Comment) {
+// suffixes aside, name.
+func place(dir string, r *resource.Resource, sources map[string][]document) (at Place) {
 	at = Place{File: dir, Kustomization: dir}
 	origin, err := r.GetOrigin()
 	if err != nil || origin == nil {
-		return at, nil
+		return at
 	}
 	switch {
 	case origin.Path != "":
@@ -107,12 +104,11 @@ func place(dir string, r *resource.Resource, sources map[string][]document) (at 
 	}
 	best := -1
 	for _, d := range documents {
-		name, rank := "", 0
 		h, _ := headOf(d.raw)
 		if h.kind != r.GetKind() {
 			continue
 		}
-		name = nameOf(d.raw)
+		name, rank := nameOf(d.raw), 0
 		switch {
 		case name == r.GetName():
 			rank = 2
@@ -120,13 +116,10 @@ func place(dir string, r *resource.Resource, sources map[string][]document) (at 
 			rank = 1
 		}
 		if rank > best {
-			best, at.document, at.Line, comments = rank, d.document, d.Line, nil
-			if rank > 0 { // another object's comments are not about this one
-				comments = d.comments
-			}
+			best, at.document, at.Line = rank, d.document, d.Line
 		}
 	}
-	return at, comments
+	return at
 }
 
 // recorder is the disk, with a bound for what a build reads.
@@ -159,14 +152,11 @@ func (r *recorder) ReadFile(file string) ([]byte, error) {
 	r.refuse(checkAliases(file, string(data)))
 	var k types.Kustomization
 	dir := filepath.Dir(file)
-	switch {
-	case !isKustomization(file):
-		r.refuse(r.pluginsLocal(dir, string(data)))
-	case k.Unmarshal(data) == nil: // else the build says what is wrong
+	if isKustomization(file) && k.Unmarshal(data) == nil { // else the build says what is wrong
 		if messages := k.CheckDeprecatedFields(); messages != nil {
 			r.warnings[dir] = *messages
 		}
-		r.refuse(r.onlyLocal(dir, k))
+		r.refuse(eachText(k, func(field, value string) error { return r.local(dir, field, value) }))
 	}
 	switch {
 	case r.refused != nil:
@@ -203,37 +193,16 @@ func isField(fields []string, name string) bool {
 	return slices.ContainsFunc(fields, func(field string) bool { return strings.EqualFold(field, name) })
 }
 
-// onlyLocal returns an error for the first value that kustomize would load from elsewhere, or that is too large for it.
-func (r *recorder) onlyLocal(dir string, decoded any) error {
-	return eachText(decoded, func(field, value string) error { return r.valueLocal(dir, field, value) })
-}
-
-func (r *recorder) valueLocal(dir, field, value string) error {
+// local returns an error for a value of a kustomization that would be loaded from elsewhere, or that is too large. What
+// plugins would load the sandbox refuses.
+func (r *recorder) local(dir, field, value string) error {
 	clones := isField(cloneFields, field)
 	switch {
 	case strings.Contains(value, "\n"):
-		return cmp.Or(checkAliases("the text in "+field, value), r.pluginsLocal(dir, value))
+		return checkAliases("the text in "+field, value)
 	case strings.Contains(value, "://") && (clones || isField(readFields, field)),
 		clones && !r.Exists(filepath.Join(dir, value)):
 		return fmt.Errorf("%q in %s is no file and no directory here", value, field)
-	}
-	return nil
-}
-
-// pluginsLocal is onlyLocal for the plugins of kustomize in a text, which load files, too.
-func (r *recorder) pluginsLocal(dir, text string) error {
-	for _, c := range split([]byte(text)) {
-		raw, err := yaml.YAMLToJSON(c.text)
-		if err != nil || !bytes.Contains(raw, []byte(konfig.BuiltinPluginApiVersion+`"`)) {
-			continue // the build says what is wrong
-		}
-		var fields any
-		if err := json.Unmarshal(raw, &fields); err != nil {
-			return err
-		}
-		if err := r.onlyLocal(dir, fields); err != nil {
-			return err
-		}
 	}
 	return nil
 }

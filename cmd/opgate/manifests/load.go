@@ -44,7 +44,7 @@ func (in *Input) load() {
 	for _, u := range in.Units {
 		for _, other := range in.Units {
 			if other.source.policies || other == u.source.plain {
-				u.hidden, u.hiddenPlans = cmp.Or(u.hidden, other.hidden), cmp.Or(u.hiddenPlans, other.hiddenPlans)
+				u.hidden = cmp.Or(u.hidden, other.hidden)
 			}
 		}
 	}
@@ -166,14 +166,13 @@ func (l *loader) list(d document, h *head, from origin) {
 	for i, raw := range h.items {
 		item := document{Place: d.Place, raw: raw, tree: d.tree.within(fmt.Sprintf("items[%d]", i))}
 		item.Line = item.tree.line("", d.Line)
-		item.comments = commentsIn(item.tree, d.comments)
 		l.value(item, from)
 	}
 }
 
 // object reads an object of a kind that counts.
 func (l *loader) object(d document, k *kind, from origin) {
-	o := &Object{Place: d.Place, tree: d.tree, Comments: d.comments, Group: k.Group, Kind: k.Kind,
+	o := &Object{Place: d.Place, tree: d.tree, Group: k.Group, Kind: k.Kind,
 		cluster: k.clusterScoped(), raw: d.raw}
 	if k.unchecked && from.wrapped && from.partial {
 		return // a ConfigurationPolicy that looks at it
@@ -308,7 +307,7 @@ func (l *loader) fault(d document, faults []fieldFault, k *kind) {
 	p := Problem{Operators: concerning(d.raw), hides: hiding(d.raw)}
 	if k != nil {
 		p.Operators = isKnown(k.Group)
-		p.hides, p.plans = k.judges(d.raw)
+		p.hides = k.judges(d.raw)
 	}
 	l.problems(d, faults, p)
 }

@@ -2,8 +2,11 @@ package manifests
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"unicode/utf8"
 )
@@ -88,6 +91,51 @@ func TestConcerning(t *testing.T) {
 				t.Errorf("problems %+v", in.Problems)
 			}
 		})
+	}
+}
+
+// TestIrregularFiles: what is no file in a directory, or cannot be read, is a problem, and all else is read. A pipe that is
+// named is read.
+func TestIrregularFiles(t *testing.T) {
+	const object = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n"
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"a.yaml": object})
+	for _, below := range []string{"built", "closed"} {
+		if err := os.Mkdir(filepath.Join(dir, below), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pipes := []string{filepath.Join(dir, "pipe.yaml"), filepath.Join(dir, "built", "kustomization.yaml")}
+	for _, pipe := range pipes {
+		if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := len(pipes)
+	if os.Geteuid() != 0 { // who may read everything
+		want++
+		if err := os.Chmod(filepath.Join(dir, "closed"), 0); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, "closed"), 0o700) })
+	}
+	in, err := Gather([]string{dir}, nil, Options{})
+	if err != nil || len(in.Problems) != want || len(in.Units) != 1 || len(in.Units[0].Objects) != 1 {
+		t.Fatalf("%v: %d problems, want %d: %+v", err, len(in.Problems), want, in)
+	}
+	for _, p := range in.Problems {
+		if !p.Operators {
+			t.Errorf("%s may hold anything", p)
+		}
+	}
+	written := make(chan error, 1)
+	go func() { written <- os.WriteFile(pipes[0], []byte(object), 0o600) }()
+	in, err = Gather(pipes[:1], nil, Options{})
+	if err != nil || len(in.Problems) > 0 || len(in.Units) != 1 {
+		t.Errorf("%v: a pipe that is named: %+v", err, in)
+	}
+	if err := <-written; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -30,8 +30,6 @@ type Object struct {
 	Strict []error
 	// Refused is what the schema of the kind does not admit.
 	Refused apifield.ErrorList
-	// Comments are those of its document about this program; of what a kustomization makes, those where it is written.
-	Comments []Comment
 	// Hub is set if it has hub templates, which nothing has resolved.
 	Hub bool
 	// Unstated is set if nothing states the namespace, so that it is "default".

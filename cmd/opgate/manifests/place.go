@@ -76,8 +76,6 @@ type Problem struct {
 	Operators bool
 	// hides is set for one that may be about what others are judged by: what would be allowed is not judged.
 	hides bool
-	// plans is set if that concerns plans alone.
-	plans bool
 }
 
 func (p Problem) String() string { return p.Place.String() + ": " + text.Escape(p.Text) }

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -36,7 +34,7 @@ func unknownFields[Every any](raw []byte) []fieldFault {
 	into := new(Every)
 	strict, err := kjson.UnmarshalStrict(raw, into)
 	if err != nil {
-		return undecodable(raw, into, err)
+		return undecodable(raw, err)
 	}
 	var faults []fieldFault
 	for _, err := range strict {
@@ -51,7 +49,7 @@ func keepsUnknown[T any](meta func(*T) *olm.ObjectMeta, required ...string) func
 		decodes := func(raw []byte) (faults []fieldFault) {
 			into, err := new(T), error(nil)
 			if o.Strict, err = kjson.UnmarshalStrict(raw, into); err != nil {
-				faults = undecodable(raw, into, err)
+				faults = undecodable(raw, err)
 			}
 			return faults
 		}
@@ -59,22 +57,23 @@ func keepsUnknown[T any](meta func(*T) *olm.ObjectMeta, required ...string) func
 	}
 }
 
-// undecodable returns what is wrong with an object that does not decode into a type: the field of another type that was
-// found first, and, of a kind of Opgate's, what that hides: what its schema does not admit, and unknown fields.
-func undecodable(raw []byte, into any, cause error) []fieldFault {
+// undecodable returns what is wrong with an object that does not decode: what the schema of its kind does not admit, and
+// unknown fields; without a schema the error.
+func undecodable(raw []byte, cause error) (faults []fieldFault) {
 	h, _ := headOf(raw)
-	faults, gvk := []fieldFault{wrongType(raw, into, cause)}, schema.FromAPIVersionAndKind(h.apiVersion, h.kind)
-	own := crdschema.Own(gvk)
-	if own == nil {
-		return faults
-	}
-	for _, err := range refusedBySchema(gvk, raw) {
-		if index.ReplaceAllString(err.Field, "") != faults[0].path {
+	s := schemaFor(schema.FromAPIVersionAndKind(h.apiVersion, h.kind))
+	if s != nil {
+		for _, err := range s.Validate(raw) {
 			faults = append(faults, fieldFault{path: err.Field, text: err.Error()})
 		}
 	}
-	for _, path := range own.Unknown(raw) {
-		faults = append(faults, unknown(path))
+	if len(faults) == 0 {
+		faults = orFault(nil, cause)
+	}
+	if s != nil {
+		for _, path := range s.Unknown(raw) {
+			faults = append(faults, unknown(path))
+		}
 	}
 	return faults
 }
@@ -83,64 +82,12 @@ func unknown(path string) fieldFault {
 	return fieldFault{path: path, text: path + " is not a field of this kind; correct its name or remove it"}
 }
 
-// index is that of an element of a list in a path, which the standard library's decoder does not report.
-var index = regexp.MustCompile(`\[[0-9]+\]`)
-
 // fieldOf is the path that a strict decoding error is about.
 func fieldOf(err error) string {
 	if at, ok := errors.AsType[kjson.FieldError](err); ok {
 		return at.FieldPath()
 	}
 	return ""
-}
-
-// wrongType explains why an object does not decode into a type. The standard library's decoder, which reports
-// the path, decodes it again; if that succeeds, the first error is returned.
-func wrongType(raw []byte, into any, cause error) fieldFault {
-	again := reflect.New(reflect.TypeOf(into).Elem()).Interface()
-	mismatch, ok := errors.AsType[*json.UnmarshalTypeError](json.Unmarshal(raw, again))
-	if !ok || mismatch.Field == "" {
-		return fieldFault{text: "it cannot be read: " + reworded(cause)}
-	}
-	given, _, _ := strings.Cut(mismatch.Value, " ")
-	text := fmt.Sprintf("%s is %s, it must be %s", mismatch.Field, article(given), wanted(mismatch.Type))
-	if mismatch.Type.Kind() == reflect.String && (given == "bool" || given == "number") {
-		text += "; put it in quotes" // YAML takes a bare y, no or 1.10 for one of these
-	}
-	return fieldFault{path: mismatch.Field, text: text}
-}
-
-// wanted names a type as a manifest's author knows it.
-func wanted(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.String:
-		return "a string"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Slice, reflect.Array:
-		return "a list"
-	case reflect.Map, reflect.Struct:
-		return "a mapping"
-	case reflect.Pointer:
-		return wanted(t.Elem())
-	default:
-		return "a number"
-	}
-}
-
-// article names a JSON value as a manifest's author knows it.
-func article(value string) string {
-	switch value {
-	case "object":
-		return "a mapping"
-	case "array":
-		return "a list"
-	case "bool":
-		return "true or false"
-	case "":
-		return "null"
-	}
-	return "a " + value
 }
 
 // missing says which of the fields that the schema of a kind requires in spec are not there.
@@ -178,13 +125,18 @@ func schemaOf(read func() *apiextensionsv1.CustomResourceDefinition, kind *snaps
 	return sync.OnceValue(func() *crdschema.Schema { return crdschema.Of(read(), kind.Version) })
 }
 
+// schemaFor returns the schema of a kind; nil if it has none.
+func schemaFor(gvk schema.GroupVersionKind) *crdschema.Schema {
+	if compile := ofOLM[gvk]; compile != nil {
+		return compile()
+	}
+	return crdschema.Own(gvk)
+}
+
 // refusedBySchema returns what the API server refuses in an object before it asks the gate: what the schema of the kind
 // does not admit. It refuses nothing of other kinds, and in fields with hub templates, which are resolved before.
 func refusedBySchema(gvk schema.GroupVersionKind, raw []byte) apifield.ErrorList {
-	s := crdschema.Own(gvk)
-	if compile := ofOLM[gvk]; compile != nil {
-		s = compile()
-	}
+	s := schemaFor(gvk)
 	if s == nil {
 		return nil
 	}

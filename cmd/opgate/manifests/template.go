@@ -54,7 +54,6 @@ func (l *loader) templates(p policyDocument) {
 			continue
 		}
 		inner := document{Place: d.at(d.tree.line(path, d.Line)), raw: raw, tree: d.tree.within(path), template: true}
-		inner.comments = commentsIn(inner.tree, d.comments)
 		l.value(inner, origin{wrapped: !t.Suspendable, depth: 1})
 	}
 }

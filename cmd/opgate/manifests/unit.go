@@ -2,7 +2,6 @@ package manifests
 
 import (
 	"bufio"
-	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -39,30 +38,18 @@ type Unit struct {
 	build *build
 	// shared are the objects of other units by which it is judged.
 	shared []*Object
-	// hidden is the first problem that may be about what all of it is judged by, hiddenPlans about what plans are.
-	hidden, hiddenPlans string
+	// hidden is the first problem that may be about what it is judged by.
+	hidden string
 	// ambiguous is a Namespace that is defined twice with other labels, which Constraints read.
 	ambiguous string
 	// files has what plans change.
 	files contents.Files
 }
 
-// hide records a problem that may be about what objects are judged by.
-func (u *Unit) hide(p Problem) {
-	if p.plans {
-		u.hiddenPlans = cmp.Or(u.hiddenPlans, p.Place.String())
-	} else {
-		u.hidden = cmp.Or(u.hidden, p.Place.String())
-	}
-}
-
-// Hidden returns the place of a problem for which an object of the unit cannot be allowed; empty if there is none.
-func (u *Unit) Hidden(o *Object) string {
+// Hidden returns the place of a problem for which no object of the unit can be allowed; empty if there is none.
+func (u *Unit) Hidden() string {
 	if u.ambiguous != "" && u.has(func(o *Object) bool { return o.Kind == constraintv1.Kind }) {
 		return u.ambiguous
-	}
-	if o.Kind == olm.KindInstallPlan || o.Kind == olm.KindClusterServiceVersion {
-		return cmp.Or(u.hidden, u.hiddenPlans)
 	}
 	return u.hidden
 }

@@ -115,7 +115,7 @@ func (w *walk) visit(name string, entry fs.DirEntry, err error) error {
 		}
 		return skip(entry)
 	case !entry.IsDir():
-		w.file(name, at, entry)
+		w.file(name, at)
 		return nil
 	case !root && strings.HasPrefix(entry.Name(), "."):
 		w.any = true
@@ -152,7 +152,7 @@ func isManifestTemplate(name string) bool {
 }
 
 // file adds a file of the directory if it is one that is read.
-func (w *walk) file(name, at string, entry fs.DirEntry) {
+func (w *walk) file(name, at string) {
 	if isManifestTemplate(at) {
 		w.any = true
 		w.each(name, func(file string, data []byte) { w.template(Place{File: file}, data) })
@@ -161,24 +161,11 @@ func (w *walk) file(name, at string, entry fs.DirEntry) {
 		return
 	}
 	w.any = true
-	if entry.Type().IsRegular() {
-		w.source.files = append(w.source.files, at)
+	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) { // a link that leads nowhere holds nothing
+		w.problem(w.source.plain, faultOf(at, err))
 		return
 	}
-	info, err := os.Stat(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist): // a link that leads nowhere holds nothing
-		w.problem(w.source.plain, faultOf(at, err))
-	case err == nil && !info.Mode().IsRegular(): // reading a pipe would block
-		err = &fs.PathError{Op: "read", Path: at, Err: errors.New("it is not a regular file")}
-		fallthrough
-	case err != nil:
-		p := faultOf(at, err)
-		p.Operators = true
-		w.problem(w.source.plain, p)
-	default:
-		w.source.files = append(w.source.files, at)
-	}
+	w.source.files = append(w.source.files, at)
 }
 
 // chart counts the templates of a Helm chart.
@@ -201,7 +188,7 @@ func (in *Input) exclude(name string) bool {
 func (in *Input) each(name string, see func(file string, data []byte)) {
 	_ = filepath.WalkDir(filepath.FromSlash(name), func(file string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.Type().IsRegular() && (isManifest(file) || isManifestTemplate(file)) {
-			if data, err := in.readFile(file, nil); err == nil {
+			if data, err := in.readFile(nil, file, nil); err == nil {
 				see(clean(file), data)
 			}
 		}
@@ -219,18 +206,6 @@ func absolute(file string) string {
 		return resolved
 	}
 	return path
-}
-
-// absoluteIn is absolute for files of which most are in the same directories, which it keeps.
-func absoluteIn(dirs map[string]string, file string) string {
-	if info, err := os.Lstat(filepath.FromSlash(file)); err != nil || info.Mode()&fs.ModeSymlink != 0 {
-		return absolute(file)
-	}
-	dir, name := path.Split(file)
-	if dirs[dir] == "" {
-		dirs[dir] = absolute(dir)
-	}
-	return filepath.Join(dirs[dir], name)
 }
 
 func exists(name string) bool {

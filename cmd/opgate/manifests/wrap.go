@@ -86,7 +86,6 @@ func (l *loader) inner(d document, path, via string, value map[string]any, from 
 	}
 	inner := document{Place: d.at(d.tree.line(path, d.Line)), raw: raw, tree: d.tree.within(path)}
 	inner.Via = via + d.Via
-	inner.comments = commentsIn(inner.tree, d.comments)
 	l.value(inner, from)
 }
 

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -34,11 +33,10 @@ const self cli.Name = "plan"
 // options are the flags.
 type options struct {
 	pkg             string
-	catalog, source string
+	catalog         string
 	from, channel   string
 	files, policies []string
 	output          string
-	kubernetes      string
 	kubeconfig      cli.Kubeconfig
 	now             time.Time
 	// read counts what is read of the catalog.
@@ -85,8 +83,7 @@ func Command(now func() time.Time) *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.pkg, o.now = args[0], now()
-			if err := cmp.Or(self.CheckFiles(slices.Concat(o.files, o.policies)),
-				self.CheckOutput(o.output, formatNames())); err != nil {
+			if err := self.CheckFiles(slices.Concat(o.files, o.policies)); err != nil {
 				return err
 			}
 			what := "files"
@@ -108,8 +105,6 @@ func Command(now func() time.Time) *cobra.Command {
 	}
 	flags := self.Flags(cmd)
 	flags.StringVar(&o.catalog, "catalog", "", "directory or file of a file-based catalog, or OCI layout of a catalog image")
-	flags.StringVar(&o.source, "source", "",
-		"CatalogSource, as NAMESPACE/NAME (default: that of the Subscription, else of the policy)")
 	flags.StringVar(&o.channel, "channel", "", "channel (default: that of the Subscription, else of the policy)")
 	flags.StringVar(&o.from, "from", "", "ClusterServiceVersion that counts as installed (default: the installed one)")
 	cli.FilesVar(flags, &o.files)
@@ -117,8 +112,6 @@ func Command(now func() time.Time) *cobra.Command {
 		`file or directory with policies, "-" for standard input; repeatable`)
 	o.kubeconfig.RegisterNamespace(cmd)
 	cli.OutputVar(cmd, &o.output, formatNames())
-	flags.StringVar(&o.kubernetes, "kubernetes-version", "",
-		"without a cluster: its Kubernetes version, such as 1.36.3 (default: unknown)")
 	o.kubeconfig.Register(cmd)
 	return cmd
 }
@@ -168,7 +161,10 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stderr io.Writer) (*
 	if in.catalogPackage, err = o.readCatalog(ctx, in); err != nil {
 		return nil, fmt.Errorf("read catalog %s: %w", where, err)
 	}
-	from, err := in.installed(ctx, cmp.Or(o.from, sub.Status.InstalledCSV))
+	from := installed{}
+	if name := cmp.Or(o.from, sub.Status.InstalledCSV); name != "" {
+		from, err = in.installed(ctx, name)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -194,44 +190,41 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stderr io.Writer) (*
 
 // readState reads the cluster, or files.
 func (o *options) readState(ctx context.Context, in *input, stdin io.Reader, stderr io.Writer) (err error) {
+	stored := &cluster.Input{Kubeconfig: o.kubeconfig, Files: o.files}
 	unit := &manifests.Unit{}
-	if files := slices.Concat(o.files, o.policies); len(files) > 0 {
-		in := manifests.Options{Namespace: o.kubeconfig.Overrides.Context.Namespace}
-		if unit, err = manifests.Read(files, stdin, stderr, in); err != nil {
-			return err
-		}
+	if len(o.policies) > 0 {
+		unit, err = manifests.Read(o.policies, stdin, stderr, manifests.Options{Namespace: o.namespace()})
 	}
-	if o.offline() {
-		in.state = cluster.FromFiles(unit, facts.Cluster{Version: o.kubernetes})
-		if !unit.HasPolicies() {
-			in.notes = append(in.notes, "there is no policy in the input, so that everything counts as allowed; name some with -p")
-		}
-	} else {
-		stored := &cluster.Input{Kubeconfig: o.kubeconfig}
+	if err != nil {
+		return err
+	}
+	in.state = cluster.FromFiles(unit, facts.Cluster{})
+	if len(o.files) > 0 || !o.offline() {
 		if in.state, err = stored.Read(ctx, cluster.Options{}, stdin, stderr); err != nil {
 			return err
 		}
-		in.namespace, in.notes = in.state.Scope, in.state.Notes
+		in.notes = in.state.Notes
 		in.state = in.state.With(unit.Stored()...)
 	}
 	in.builder, in.stored, in.now = in.state.Builder(), in.state.Contents(), o.now
 	return nil
 }
 
+// namespace is that of -n; "" if there is none.
+func (o *options) namespace() string { return o.kubeconfig.Overrides.Context.Namespace }
+
 // locate sets the namespace: that of the command line, else the only one with a Subscription to the package, or a
 // policy of it.
 func (o *options) locate(in *input) error {
-	in.namespace = cmp.Or(in.namespace, o.kubeconfig.Overrides.Context.Namespace)
-	if in.namespace != "" {
+	if in.namespace = cmp.Or(in.state.Scope, o.namespace()); in.namespace != "" {
 		return self.CheckNamespaces(in.namespace)
 	}
-	found := map[string]bool{}
+	var names []string
 	for ns := range in.state.Snapshot.All() {
 		if len(ns.Subscribers(o.pkg))+len(ns.Governing(o.pkg)) > 0 {
-			found[ns.Name()] = true
+			names = append(names, ns.Name())
 		}
 	}
-	names := slices.Sorted(maps.Keys(found))
 	if len(names) > 1 {
 		return self.Usage("package %s is in namespaces %s: name one with -n", text.Name(o.pkg), text.Names(names, maxNamed))
 	}
@@ -256,7 +249,11 @@ func (o *options) subscribed(ctx context.Context, in *input) (*olm.Subscription,
 			": this is the path of a first installation")
 	}
 	policy := &operatorpolicy.Policy{}
-	for _, p := range ns.Governing(o.pkg) {
+	governing := ns.Governing(o.pkg)
+	if o.offline() && len(governing) == 0 {
+		in.notes = append(in.notes, "no OperatorPolicy in the input governs package "+text.Name(o.pkg)+"; name some with -p")
+	}
+	for _, p := range governing {
 		if !p.MustNotHave && (policy.Name == "" || p.Enforced && !policy.Enforced) {
 			policy = p
 		}
@@ -265,13 +262,6 @@ func (o *options) subscribed(ctx context.Context, in *input) (*olm.Subscription,
 	sub.Spec.StartingCSV = cmp.Or(sub.Spec.StartingCSV, policy.StartingCSV)
 	in.catalog = olm.Catalog{Namespace: cmp.Or(sub.Spec.SourceNamespace, policy.Catalog.Namespace),
 		Name: cmp.Or(sub.Spec.Source, policy.Catalog.Name)}
-	if o.source != "" {
-		key, ok := cli.NamespacedName(o.source)
-		if !ok {
-			return nil, self.Usage("--source %q: write NAMESPACE/NAME", o.source)
-		}
-		in.catalog = olm.Catalog{Namespace: key.Namespace, Name: key.Name}
-	}
 	if sub.Metadata.Name != "" {
 		raw, err := in.state.Get(ctx, snapshot.Subscriptions,
 			types.NamespacedName{Namespace: in.namespace, Name: sub.Metadata.Name})
@@ -282,9 +272,10 @@ func (o *options) subscribed(ctx context.Context, in *input) (*olm.Subscription,
 			return sub, json.Unmarshal(raw, &in.subscription)
 		}
 	}
-	in.subscription = in.object(olm.SubscriptionGVK, cmp.Or(sub.Metadata.Name, o.pkg))
-	in.subscription["spec"] = map[string]any{"name": o.pkg, "channel": sub.Spec.Channel, "source": in.catalog.Name,
-		"sourceNamespace": in.catalog.Namespace, "installPlanApproval": olm.ApprovalManual}
+	in.subscription = map[string]any{"apiVersion": olm.SubscriptionGVK.GroupVersion().String(), "kind": olm.KindSubscription,
+		"metadata": in.metadata(cmp.Or(sub.Metadata.Name, o.pkg)),
+		"spec": map[string]any{"name": o.pkg, "channel": sub.Spec.Channel, "source": in.catalog.Name,
+			"sourceNamespace": in.catalog.Namespace, "installPlanApproval": olm.ApprovalManual}}
 	return sub, nil
 }
 
@@ -294,7 +285,7 @@ func (o *options) readCatalog(ctx context.Context, in *input) (*catalogPackage, 
 		return readFiles(ctx, o.catalog, o.pkg, o.read)
 	}
 	if in.catalog.Namespace == "" || in.catalog.Name == "" {
-		return nil, self.Usage("the catalog is not known: name it with --catalog, or with --source")
+		return nil, self.Usage("the catalog is not known: name one with --catalog")
 	}
 	reader, err := cluster.Connect(o.kubeconfig)
 	if err != nil {
@@ -317,12 +308,8 @@ func (o *options) readCatalog(ctx context.Context, in *input) (*catalogPackage, 
 
 // installed returns what OLM resolves from.
 func (in *input) installed(ctx context.Context, name string) (installed, error) {
-	var stored []byte
-	var err error
-	if name != "" {
-		stored, err = in.state.Get(ctx, snapshot.ClusterServiceVersions,
-			types.NamespacedName{Namespace: in.namespace, Name: name})
-	}
+	stored, err := in.state.Get(ctx, snapshot.ClusterServiceVersions,
+		types.NamespacedName{Namespace: in.namespace, Name: name})
 	if err != nil || stored == nil {
 		return in.stated(name), err
 	}

@@ -5,12 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,6 +40,8 @@ type step struct {
 	Reasons     []inspect.Reason `json:"reasons"`
 	Warnings    []string         `json:"warnings"`
 	Deprecated  []deprecation    `json:"deprecated"`
+	// Image is the bundle image; "" if there is none.
+	Image string `json:"image"`
 	// MinKubeVersion and MaxOpenShiftVersion are "" if the catalog has none.
 	MinKubeVersion      string `json:"minKubeVersion"`
 	MaxOpenShiftVersion string `json:"maxOpenShiftVersion"`
@@ -48,6 +49,15 @@ type step struct {
 	Changes     []change.Difference `json:"changes"`
 	Digest      string              `json:"digest"`
 	NotCompared string              `json:"notCompared,omitempty"`
+
+	// because names what an allowed one comes from.
+	because string
+}
+
+// deprecation is a message of a catalog on a version, its channel or its package.
+type deprecation struct {
+	Of      string `json:"of"`
+	Message string `json:"message"`
 }
 
 // judge judges the steps of a path, each as if those before it had been taken. It has the state of a cluster, and adds
@@ -71,10 +81,10 @@ type judge struct {
 // begin prepares judging, and adds what is installed, in place of before, if the state does not have it.
 func (j *judge) begin(from installed, before string) error {
 	others, compare := j.builder.Packages, j.builder.Changes
-	known := j.pkg(j.catalog)
+	j.Package.Catalog = j.catalog
 	j.builder.Packages = func(pkg, csv string, source olm.Catalog) *catalog.Package {
-		if pkg == j.name && source == j.catalog {
-			return known
+		if pkg == j.Name && source == j.catalog {
+			return j.Package
 		}
 		return others(pkg, csv, source)
 	}
@@ -92,7 +102,7 @@ func (j *judge) begin(from installed, before string) error {
 	case isThere:
 		return j.subscribe(from.name, from.name, "")
 	}
-	return j.install(&hop{CSV: from.name, Version: j.versionOf(from.name), From: before})
+	return j.install(&hop{CSV: from.name, Version: j.bundle(from.name).GetVersion(), From: before})
 }
 
 // Get implements contents.Source.
@@ -116,29 +126,34 @@ const madeUID = "opgate-plan-"
 
 // step judges a hop, and then adds what OLM would have written.
 func (j *judge) step(h hop) (*step, error) {
-	s := &step{hop: h, Deprecated: j.deprecations(h.CSV, h.Channel), Changes: []change.Difference{}, By: []string{},
-		Warnings: []string{}}
-	_, s.MinKubeVersion, _ = j.contents(h.CSV) // an error is that of the plan
-	var openShift any
-	if j.property(h.CSV, "olm.maxOpenShiftVersion", &openShift); openShift != nil {
+	b := j.bundle(h.CSV)
+	s := &step{hop: h, Image: b.GetBundlePath(), Deprecated: []deprecation{}, MinKubeVersion: csvOf(b).Spec.MinKubeVersion,
+		Changes: []change.Difference{}, By: []string{}, Warnings: []string{}}
+	d, _ := j.Deprecations(h.CSV, []string{h.Channel})
+	for _, of := range []deprecation{{"version", d.Version}, {"channel", d.Channel}, {"package", d.Package}} {
+		if of.Message != "" {
+			s.Deprecated = append(s.Deprecated, of)
+		}
+	}
+	if openShift := propertyOf(b, "olm.maxOpenShiftVersion"); openShift != nil {
 		s.MaxOpenShiftVersion = fmt.Sprint(openShift)
 	}
-	plan := j.waiting(h.CSV)
-	if plan != nil {
-		s.Plan = plan.Metadata.Key()
-	} else {
-		made, err := j.plan(&h, olm.PhaseRequiresApproval)
-		if err == nil {
-			err = j.put(snapshot.InstallPlans, made)
-		}
-		if err == nil {
-			err = j.subscribe(h.From, h.CSV, planName(h.CSV))
-		}
-		if err != nil {
+	named := func(p *olm.InstallPlan) bool { return p.Brings(h.CSV) && j.last.Namespace(j.namespace).Waits(p) }
+	at := slices.IndexFunc(j.last.Namespace(j.namespace).Plans(), named)
+	if at < 0 {
+		if err := j.put(snapshot.InstallPlans, j.plan(&h, v1alpha1.InstallPlanPhaseRequiresApproval)); err != nil {
 			return nil, err
 		}
-		plans := j.last.Namespace(j.namespace).Plans()
-		plan = plans[slices.IndexFunc(plans, func(p *olm.InstallPlan) bool { return p.Metadata.Name == planName(h.CSV) })]
+		if err := j.subscribe(h.From, h.CSV, planName(h.CSV)); err != nil {
+			return nil, err
+		}
+		named = func(p *olm.InstallPlan) bool { return p.Metadata.Name == planName(h.CSV) }
+		at = slices.IndexFunc(j.last.Namespace(j.namespace).Plans(), named)
+	}
+	plan := j.last.Namespace(j.namespace).Plans()[at]
+	isMade := strings.HasPrefix(plan.Metadata.UID, madeUID)
+	if !isMade {
+		s.Plan = plan.Metadata.Key()
 	}
 	cluster := &inspect.Cluster{Snapshot: j.last, Now: j.now}
 	answer := cluster.JudgePlan(plan)
@@ -149,49 +164,28 @@ func (j *judge) step(h hop) (*step, error) {
 	s.Disposition = verdict.Ungoverned.String()
 	for _, o := range answer.Operators {
 		if o.CSV == h.CSV {
-			s.Disposition, s.By = o.Disposition, append(s.By, o.By...)
+			s.Disposition, s.By, s.because = o.Disposition, append(s.By, o.By...), o.Because()
 		}
 	}
-	j.compare(s, plan)
-	return s, j.install(&h)
-}
-
-// compare sets what a step changes.
-func (j *judge) compare(s *step, plan *olm.InstallPlan) {
-	set := j.changes(plan, carrier.Replacements(j.last.Namespace(j.namespace), plan)).ByCSV[s.CSV]
+	set := j.changes(plan, carrier.Replacements(j.last.Namespace(j.namespace), plan)).ByCSV[h.CSV]
 	switch {
 	case set == nil:
 		s.NotCompared = "its package is not known"
-	case set.Fault != "" && s.Plan == "" && len(j.manifestsOf(s.CSV)) == 0:
+	case set.Fault != "" && isMade && manifestsOf(b) == nil:
 		s.NotCompared = withoutContents
 	case set.Fault != "":
 		s.NotCompared = set.Fault
 	default:
 		s.Digest, s.Changes = set.Digest(), append(s.Changes, set.Differences...)
 	}
+	return s, j.install(&h)
 }
 
 // withoutContents is why most steps are not compared: newer catalogs have images alone.
 const withoutContents = "the catalog does not have its contents (olm.bundle.object)"
 
-func (j *judge) manifestsOf(csv string) []json.RawMessage {
-	manifests, _, _ := j.contents(csv)
-	return manifests
-}
-
-// waiting returns the plan for a version that waits for approval; nil if there is none.
-func (j *judge) waiting(csv string) *olm.InstallPlan {
-	ns := j.last.Namespace(j.namespace)
-	for _, plan := range ns.Plans() {
-		if plan.Brings(csv) && ns.Waits(plan) {
-			return plan
-		}
-	}
-	return nil
-}
-
 // put stores an object.
-func (j *judge) put(kind *snapshot.Kind, object map[string]any) error {
+func (j *judge) put(kind *snapshot.Kind, object any) error {
 	raw, err := json.Marshal(object)
 	if err != nil {
 		return err
@@ -213,22 +207,17 @@ func (j *judge) subscribe(from, to, plan string) error {
 
 // install replaces what is installed by the version of a hop.
 func (j *judge) install(h *hop) error {
-	plan, err := j.plan(h, olm.PhaseComplete)
-	if err != nil {
-		return err
-	}
-	if err := j.put(snapshot.InstallPlans, plan); err != nil {
+	if err := j.put(snapshot.InstallPlans, j.plan(h, v1alpha1.InstallPlanPhaseComplete)); err != nil {
 		return err
 	}
 	if old := j.last.Object(snapshot.ClusterServiceVersions, snapshot.InNamespace(j.namespace),
 		types.NamespacedName{Namespace: j.namespace, Name: h.From}); old != nil {
 		j.last = j.builder.Remove(time.Time{}, old)
 	}
-	manifests := j.manifestsOf(h.CSV)
-	for _, manifest := range manifests {
+	for _, manifest := range manifestsOf(j.bundle(h.CSV)) {
 		j.made.Add(manifest, j.namespace) // of which definitions are compared
 	}
-	if err := j.put(snapshot.ClusterServiceVersions, j.csv(h, manifests)); err != nil {
+	if err := j.put(snapshot.ClusterServiceVersions, j.csv(h)); err != nil {
 		return err
 	}
 	return j.subscribe(h.CSV, h.CSV, "")
@@ -238,118 +227,83 @@ func planName(csv string) string { return "install-" + csv }
 
 // plan returns the InstallPlan that OLM makes for a version: with its manifests as steps, or with references to the
 // ConfigMap that it unpacks a bundle image into.
-func (j *judge) plan(h *hop, phase string) (map[string]any, error) {
-	manifests, _, err := j.contents(h.CSV)
-	if err != nil {
-		return nil, err
+func (j *judge) plan(h *hop, phase v1alpha1.InstallPlanPhase) *v1alpha1.InstallPlan {
+	b := j.bundle(h.CSV)
+	manifests := manifestsOf(b)
+	plan := &v1alpha1.InstallPlan{ObjectMeta: j.metadata(planName(h.CSV)),
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: olm.InstallPlanGVK.Kind},
+		Spec:     v1alpha1.InstallPlanSpec{ClusterServiceVersionNames: []string{h.CSV}, Approval: v1alpha1.ApprovalManual},
+		Status:   v1alpha1.InstallPlanStatus{Phase: phase, CatalogSources: []string{}},
 	}
-	properties, err := j.properties(h.CSV)
-	if err != nil {
-		return nil, err
+	created := v1alpha1.StepStatusUnknown
+	if phase == v1alpha1.InstallPlanPhaseComplete {
+		created, plan.Spec.Approved = v1alpha1.StepStatusCreated, true
+		plan.Status.Conditions = []v1alpha1.InstallPlanCondition{{Type: v1alpha1.InstallPlanInstalled,
+			Status: corev1.ConditionTrue, LastTransitionTime: new(metav1.NewTime(j.now))}}
 	}
-	image := ""
-	if b := j.bundles[h.CSV]; b != nil {
-		image = b.Image
-	}
-	status, reference := map[string]any{"phase": phase, "catalogSources": []any{}}, ""
-	if image != "" || len(manifests) == 0 {
-		status["bundleLookups"] = []any{map[string]any{"path": image, "identifier": h.CSV, "replaces": h.From,
-			"catalogSourceRef": map[string]any{"name": j.catalog.Name, "namespace": j.catalog.Namespace},
-			"properties":       properties}}
-		if len(manifests) > 0 && j.catalog != (olm.Catalog{}) {
-			if reference, err = j.unpacked(h, properties, manifests); err != nil {
-				return nil, err
-			}
+	reference := ""
+	if image := b.GetBundlePath(); image != "" || manifests == nil {
+		plan.Status.BundleLookups = []v1alpha1.BundleLookup{{Path: image, Identifier: h.CSV, Replaces: h.From,
+			CatalogSourceRef: &corev1.ObjectReference{Namespace: j.catalog.Namespace, Name: j.catalog.Name},
+			Properties:       propertiesOf(b)}}
+		if j.catalog != (olm.Catalog{}) {
+			reference = j.unpack(h, manifests)
 		}
 	}
-	steps := []any{}
-	for _, raw := range manifests {
-		u := &unstructured.Unstructured{}
-		if err := json.Unmarshal(raw, &u.Object); err != nil {
-			return nil, fmt.Errorf("a manifest of bundle %s: %w", h.CSV, err)
+	for _, manifest := range manifests {
+		var head metav1.PartialObjectMetadata
+		_ = json.Unmarshal(manifest, &head) // the comparison reports what is wrong with it
+		if head.Kind == olm.KindClusterServiceVersion {
+			manifest, _ = j.csv(h).MarshalJSON() // it was decoded from JSON
 		}
-		gvk := u.GroupVersionKind()
-		if gvk.Kind == olm.KindClusterServiceVersion {
-			if raw, err = json.Marshal(j.csv(h, manifests)); err != nil {
-				return nil, err
-			}
-		}
-		steps = append(steps, map[string]any{"resolving": h.CSV,
-			"status": map[bool]string{true: "Created"}[phase == olm.PhaseComplete],
-			"resource": map[string]any{"group": gvk.Group, "version": gvk.Version, "kind": gvk.Kind, "name": u.GetName(),
-				"sourceName": j.catalog.Name, "sourceNamespace": j.catalog.Namespace,
-				"manifest": cmp.Or(reference, string(raw))}})
+		gvk := head.GroupVersionKind()
+		plan.Status.Plan = append(plan.Status.Plan, &v1alpha1.Step{Resolving: h.CSV, Status: created,
+			Resource: v1alpha1.StepResource{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Name: head.Name,
+				CatalogSource: j.catalog.Name, CatalogSourceNamespace: j.catalog.Namespace,
+				Manifest: cmp.Or(reference, string(manifest))}})
 	}
-	status["plan"] = steps
-	made := j.object(olm.InstallPlanGVK, planName(h.CSV))
-	made["spec"] = map[string]any{"clusterServiceVersionNames": []any{h.CSV}, "approval": olm.ApprovalManual,
-		"approved": phase == olm.PhaseComplete}
-	if phase == olm.PhaseComplete {
-		status["conditions"] = []any{map[string]any{"type": "Installed", "status": "True", "lastTransitionTime": j.at()}}
-	}
-	made["status"] = status
-	return made, nil
+	return plan
 }
 
-func (j *judge) at() string { return j.now.UTC().Format(time.RFC3339) }
-
-// object returns the beginning of an object.
-func (j *judge) object(kind schema.GroupVersionKind, name string) map[string]any {
-	return map[string]any{"apiVersion": kind.GroupVersion().String(), "kind": kind.Kind, "metadata": map[string]any{
-		"namespace": j.namespace, "name": name, "uid": madeUID + name, "creationTimestamp": j.at()}}
-}
-
-// unpacked adds the ConfigMap that OLM unpacks a bundle into, and returns what the steps have in place of manifests.
-func (j *judge) unpacked(h *hop, properties string, manifests []json.RawMessage) (reference string, err error) {
-	data := map[string]string{}
-	for i, raw := range manifests {
-		data[fmt.Sprintf("%d.json", i)] = string(raw)
-	}
-	made := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, Data: data,
+// unpack adds the ConfigMap that OLM unpacks a bundle into, and returns what steps have in place of manifests.
+func (j *judge) unpack(h *hop, manifests []json.RawMessage) (reference string) {
+	made := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, Data: map[string]string{},
 		ObjectMeta: metav1.ObjectMeta{Namespace: j.catalog.Namespace, Name: madeUID + h.CSV, UID: madeUID,
 			Labels: map[string]string{metakey.OLMManaged: "true"}}}
-	raw, err := json.Marshal(made)
-	if err != nil {
-		return "", err
+	for i, manifest := range manifests {
+		made.Data[fmt.Sprintf("%d.json", i)] = string(manifest)
 	}
+	raw, _ := json.Marshal(made) // texts always encode
 	j.made.Add(raw, j.catalog.Namespace)
-	raw, err = json.Marshal(olm.Reference{Kind: made.Kind, Name: made.Name, Namespace: made.Namespace,
-		CatalogName: j.catalog.Name, CatalogNamespace: made.Namespace, Replaces: h.From, Properties: properties})
-	return string(raw), err
+	raw, _ = json.Marshal(olm.Reference{Kind: made.Kind, Name: made.Name, Namespace: made.Namespace,
+		CatalogName: j.catalog.Name, CatalogNamespace: made.Namespace, Replaces: h.From,
+		Properties: propertiesOf(j.bundle(h.CSV))})
+	return string(raw)
+}
+
+func (j *judge) metadata(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: j.namespace, Name: name, UID: types.UID(madeUID + name),
+		CreationTimestamp: metav1.NewTime(j.now)}
 }
 
 // csv returns the ClusterServiceVersion of a version as OLM writes it: that among its manifests, or one that states the
 // version and its properties alone.
-func (j *judge) csv(h *hop, manifests []json.RawMessage) map[string]any {
+func (j *judge) csv(h *hop) *unstructured.Unstructured {
+	b := j.bundle(h.CSV)
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"version": h.Version}}}
-	for _, raw := range manifests {
+	for _, manifest := range manifestsOf(b) {
 		found := &unstructured.Unstructured{}
-		if json.Unmarshal(raw, &found.Object) == nil && found.GetKind() == olm.KindClusterServiceVersion {
+		if found.UnmarshalJSON(manifest) == nil && found.GetKind() == olm.KindClusterServiceVersion {
 			u = found
 		}
 	}
-	labels, annotations := u.GetLabels(), map[string]string{}
-	maps.Copy(annotations, u.GetAnnotations())
-	annotations[metakey.Properties], _ = j.properties(h.CSV) // an error is that of the plan
-	maps.Copy(u.Object, j.object(olm.ClusterServiceVersionGVK, h.CSV))
-	u.SetAnnotations(annotations)
-	u.SetLabels(labels)
-	if spec, ok := u.Object["spec"].(map[string]any); ok && h.From != "" {
-		spec["replaces"] = h.From
+	made := j.metadata(h.CSV)
+	made.Labels, made.Annotations = u.GetLabels(), u.GetAnnotations()
+	metav1.SetMetaDataAnnotation(&made, metakey.Properties, propertiesOf(b))
+	u.SetGroupVersionKind(olm.ClusterServiceVersionGVK)
+	u.Object["metadata"] = made
+	if h.From != "" {
+		_ = unstructured.SetNestedField(u.Object, h.From, "spec", "replaces") // one without a spec is not read
 	}
-	return u.Object
-}
-
-// properties returns those of a bundle as OLM writes them: without its contents.
-func (j *judge) properties(csv string) (string, error) {
-	kept := []property.Property{}
-	if b := j.bundles[csv]; b != nil {
-		for _, p := range b.Properties {
-			if p.Type != property.TypeBundleObject && p.Type != property.TypeCSVMetadata {
-				kept = append(kept, p)
-			}
-		}
-	}
-	raw, err := json.Marshal(map[string]any{"properties": kept})
-	return string(raw), err
+	return u
 }

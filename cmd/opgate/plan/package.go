@@ -3,82 +3,45 @@ package plan
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/blang/semver/v4"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
-	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/operator-framework/operator-registry/alpha/model"
 	"github.com/operator-framework/operator-registry/alpha/property"
-	"sigs.k8s.io/yaml"
+	"github.com/operator-framework/operator-registry/pkg/api"
 
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/internal/yamlsize"
-	"github.com/opgate/opgate/olm"
 )
 
-// maxBundle is the size in bytes above which a manifest of a bundle is not read.
-const maxBundle = 32 << 20
-
-// catalogPackage is a package as a catalog offers it.
+// catalogPackage is a package as a catalog serves it.
 type catalogPackage struct {
-	name, defaultChannel string
-	// channels are in the order in which OLM tries them: the default channel first, then by name.
-	channels []declcfg.Channel
-	bundles  map[string]*declcfg.Bundle
-	// deprecated are the catalog's messages.
-	deprecated map[declcfg.PackageScopedReference]string
-	found      bool
+	// Package has the channels in the order in which OLM tries them: the default channel first, then by name.
+	*catalog.Package
+	// bundles are the versions of each channel, by name.
+	bundles map[string][]*api.Bundle
 }
 
-func newPackage(pkg string) *catalogPackage {
-	return &catalogPackage{name: pkg, bundles: map[string]*declcfg.Bundle{},
-		deprecated: map[declcfg.PackageScopedReference]string{}}
-}
-
-// add adds an object of a file-based catalog, if it is of the package.
-func (o *catalogPackage) add(meta *declcfg.Meta) (err error) {
-	decode := func(into any) {
-		if err = json.Unmarshal(meta.Blob, into); err != nil {
-			err = fmt.Errorf("%s %s: %w", meta.Schema, text.Name(meta.Name), err)
+// newPackage returns a package of a catalog. A bundle of a channel that the package does not have is left out.
+func newPackage(p *api.Package, bundles []*api.Bundle) *catalogPackage {
+	o := &catalogPackage{bundles: map[string][]*api.Bundle{}, Package: &catalog.Package{Name: p.Name,
+		DefaultChannel: p.DefaultChannelName, Deprecation: p.Deprecation.GetMessage()}}
+	slices.SortFunc(bundles, func(a, b *api.Bundle) int { return cmp.Compare(a.CsvName, b.CsvName) })
+	for _, c := range p.Channels {
+		channel := catalog.Channel{Name: c.Name, Deprecation: c.Deprecation.GetMessage()}
+		for _, b := range bundles {
+			if b.ChannelName == c.Name {
+				o.bundles[c.Name] = append(o.bundles[c.Name], b)
+				channel.Entries = append(channel.Entries,
+					catalog.Entry{Name: b.CsvName, Version: b.Version, Deprecation: b.Deprecation.GetMessage()})
+			}
 		}
+		o.Channels = append(o.Channels, channel)
 	}
-	switch {
-	case meta.Schema == declcfg.SchemaPackage && meta.Name == o.name:
-		var p declcfg.Package
-		decode(&p)
-		o.defaultChannel, o.found = p.DefaultChannel, true
-	case meta.Package != o.name:
-	case meta.Schema == "":
-		return errors.New("an object has no schema, so it is not of a file-based catalog")
-	case meta.Schema == declcfg.SchemaChannel:
-		var c declcfg.Channel
-		decode(&c)
-		o.channels = append(o.channels, c)
-	case meta.Schema == declcfg.SchemaBundle && o.bundles[meta.Name] != nil:
-		return fmt.Errorf("bundle %s appears twice", text.Name(meta.Name))
-	case meta.Schema == declcfg.SchemaBundle:
-		o.bundles[meta.Name] = &declcfg.Bundle{}
-		decode(o.bundles[meta.Name])
-	case meta.Schema == declcfg.SchemaDeprecation:
-		var d declcfg.Deprecation
-		decode(&d)
-		for _, e := range d.Entries {
-			o.deprecated[e.Reference] = e.Message
-		}
-	}
-	return err
-}
-
-// complete sorts what was read, and returns an error if the catalog does not have the package.
-func (o *catalogPackage) complete() (*catalogPackage, error) {
-	if !o.found {
-		return nil, fmt.Errorf("it has no package %s", text.Name(o.name))
-	}
-	slices.SortFunc(o.channels, func(a, b declcfg.Channel) int {
-		switch o.defaultChannel {
+	slices.SortFunc(o.Channels, func(a, b catalog.Channel) int {
+		switch o.DefaultChannel {
 		case a.Name:
 			return -1
 		case b.Name:
@@ -86,63 +49,82 @@ func (o *catalogPackage) complete() (*catalogPackage, error) {
 		}
 		return cmp.Compare(a.Name, b.Name)
 	})
-	return o, nil
+	return o
 }
 
-// deprecation is a message of a catalog on a version, its channel or its package.
-type deprecation struct {
-	Of      string `json:"of"`
-	Message string `json:"message"`
-}
-
-func (o *catalogPackage) deprecations(csv, channel string) []deprecation {
-	found := []deprecation{}
-	for _, of := range []struct {
-		what string
-		ref  declcfg.PackageScopedReference
-	}{{"version", declcfg.PackageScopedReference{Schema: declcfg.SchemaBundle, Name: csv}},
-		{"channel", declcfg.PackageScopedReference{Schema: declcfg.SchemaChannel, Name: channel}},
-		{"package", declcfg.PackageScopedReference{Schema: declcfg.SchemaPackage}}} {
-		if message, ok := o.deprecated[of.ref]; ok {
-			found = append(found, deprecation{of.what, message})
+// served returns a package of a file-based catalog as opm serves it.
+func served(p *model.Package) (*catalogPackage, error) {
+	of := &api.Package{Name: p.Name, DefaultChannelName: p.DefaultChannel.Name, Deprecation: deprecated(p.Deprecation)}
+	var bundles []*api.Bundle
+	for _, c := range p.Channels {
+		of.Channels = append(of.Channels, &api.Channel{Name: c.Name, Deprecation: deprecated(c.Deprecation)})
+		for _, b := range c.Bundles {
+			bundle, err := api.ConvertModelBundleToAPIBundle(*b)
+			if err != nil {
+				return nil, fmt.Errorf("bundle %s: %w", text.Name(b.Name), err)
+			}
+			bundles = append(bundles, bundle)
 		}
 	}
-	return found
+	return newPackage(of, bundles), nil
 }
 
-// pkg is the package as rules read it.
-func (o *catalogPackage) pkg(source olm.Catalog) *catalog.Package {
-	p := &catalog.Package{Name: o.name, Catalog: source, DefaultChannel: o.defaultChannel,
-		Deprecation: o.deprecated[declcfg.PackageScopedReference{Schema: declcfg.SchemaPackage}]}
-	for _, c := range o.channels {
-		channel := catalog.Channel{Name: c.Name,
-			Deprecation: o.deprecated[declcfg.PackageScopedReference{Schema: declcfg.SchemaChannel, Name: c.Name}]}
-		for _, e := range c.Entries {
-			channel.Entries = append(channel.Entries, catalog.Entry{Name: e.Name, Version: o.versionOf(e.Name),
-				Deprecation: o.deprecated[declcfg.PackageScopedReference{Schema: declcfg.SchemaBundle, Name: e.Name}]})
+func deprecated(d *model.Deprecation) *api.Deprecation {
+	if d == nil {
+		return nil
+	}
+	return &api.Deprecation{Message: d.Message}
+}
+
+// bundle returns a version; nil if no channel has it.
+func (o *catalogPackage) bundle(csv string) *api.Bundle {
+	for _, bundles := range o.bundles {
+		if i := slices.IndexFunc(bundles, func(b *api.Bundle) bool { return b.CsvName == csv }); i >= 0 {
+			return bundles[i]
 		}
-		p.Channels = append(p.Channels, channel)
 	}
-	return p
+	return nil
 }
 
-// versionOf returns the version in property olm.package of a bundle; "" if the catalog has none.
-func (o *catalogPackage) versionOf(csv string) string {
-	var p property.Package
-	o.property(csv, property.TypePackage, &p)
-	return p.Version
+// propertyOf returns the first property of a type; nil if there is none, or it is not JSON.
+func propertyOf(b *api.Bundle, kind string) (value any) {
+	for _, p := range b.GetProperties() {
+		if p.Type == kind {
+			_ = json.Unmarshal([]byte(p.Value), &value) // as for OLM, it then counts as unset
+			break
+		}
+	}
+	return value
 }
 
-// property decodes the first property of a type.
-func (o *catalogPackage) property(csv, kind string, into any) {
-	b := o.bundles[csv]
-	if b == nil {
-		return
+// propertiesOf returns the properties of a bundle as OLM writes them.
+func propertiesOf(b *api.Bundle) string {
+	all := []property.Property{}
+	for _, p := range b.GetProperties() {
+		all = append(all, property.Property{Type: p.Type, Value: json.RawMessage(p.Value)})
 	}
-	i := slices.IndexFunc(b.Properties, func(p property.Property) bool { return p.Type == kind })
-	if i >= 0 {
-		_ = json.Unmarshal(b.Properties[i].Value, into) // what is of another type counts as unset
+	raw, _ := json.Marshal(map[string]any{"properties": all}) // a value that is not JSON leaves none
+	return string(raw)
+}
+
+// csvOf returns the ClusterServiceVersion of a bundle; the zero value if the catalog has none.
+func csvOf(b *api.Bundle) (csv v1alpha1.ClusterServiceVersion) {
+	_ = json.Unmarshal([]byte(b.GetCsvJson()), &csv) // OLM does not read it either
+	return csv
+}
+
+// manifestsOf returns the manifests of a bundle; nil if the catalog does not have them. Of most bundles it has an image
+// and some metadata, which opm serves as a ClusterServiceVersion that installs nothing.
+func manifestsOf(b *api.Bundle) (manifests []json.RawMessage) {
+	install := csvOf(b).Spec.InstallStrategy.StrategySpec
+	if b.GetBundlePath() != "" && len(b.Object) == 1 &&
+		len(install.DeploymentSpecs)+len(install.Permissions)+len(install.ClusterPermissions) == 0 {
+		return nil
 	}
+	for _, object := range b.GetObject() {
+		manifests = append(manifests, json.RawMessage(object))
+	}
+	return manifests
 }
 
 // installed is what OLM resolves from.
@@ -155,45 +137,8 @@ type installed struct {
 // stated returns a version of the catalog as an installed one.
 func (o *catalogPackage) stated(csv string) installed {
 	i := installed{name: csv}
-	if v, err := semver.ParseTolerant(o.versionOf(csv)); err == nil {
+	if v, err := semver.ParseTolerant(o.bundle(csv).GetVersion()); err == nil {
 		i.version = &v
 	}
 	return i
-}
-
-// contents are the manifests of a version, as JSON, nil if the catalog does not have them. minKube is the oldest
-// version of Kubernetes that it runs on, "" if it requires none or the catalog has none.
-func (o *catalogPackage) contents(csv string) (manifests []json.RawMessage, minKube string, err error) {
-	b := o.bundles[csv]
-	if b == nil {
-		return nil, "", nil
-	}
-	for i, p := range b.Properties {
-		switch p.Type {
-		case property.TypeCSVMetadata:
-			var metadata property.CSVMetadata
-			if json.Unmarshal(p.Value, &metadata) == nil {
-				minKube = cmp.Or(minKube, metadata.MinKubeVersion)
-			}
-		case property.TypeBundleObject:
-			var object property.BundleObject
-			err := json.Unmarshal(p.Value, &object)
-			if large := yamlsize.CheckAliases(object.Data, maxBundle); errors.Is(large, yamlsize.ErrTooLarge) {
-				err = large
-			}
-			var raw []byte
-			if err == nil {
-				raw, err = yaml.YAMLToJSON(object.Data)
-			}
-			if err != nil {
-				return nil, minKube, fmt.Errorf("property %d of bundle %s: %w", i, text.Name(csv), err)
-			}
-			manifests = append(manifests, raw)
-			var version v1alpha1.ClusterServiceVersion
-			if json.Unmarshal(raw, &version) == nil && version.Kind == olm.KindClusterServiceVersion {
-				minKube = cmp.Or(version.Spec.MinKubeVersion, minKube)
-			}
-		}
-	}
-	return manifests, minKube, nil
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/blang/semver/v4"
-	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/operator-framework/operator-registry/pkg/api"
 
 	"github.com/opgate/opgate/internal/text"
 )
@@ -54,36 +54,36 @@ func (o *catalogPackage) path(from installed, channel, starting string) (hops []
 func (o *catalogPackage) next(from installed, channel, starting string) (*hop, string) {
 	found := false
 	var next *hop
-	for _, c := range o.channels {
+	var names []string
+	for _, c := range o.Channels {
+		names = append(names, c.Name)
 		if channel != "" && c.Name != channel {
 			continue
 		}
 		found = true
-		entries := c.Entries
+		bundles := o.bundles[c.Name]
 		if from.name == "" && starting != "" {
-			entries = slices.DeleteFunc(slices.Clone(entries),
-				func(e declcfg.ChannelEntry) bool { return e.Name != starting })
+			bundles = slices.DeleteFunc(slices.Clone(bundles),
+				func(b *api.Bundle) bool { return b.CsvName != starting })
 		}
-		chain, problem := order(c.Name, entries)
+		chain, problem := order(c.Name, bundles)
 		if problem != "" {
 			return nil, problem
 		}
-		for _, e := range chain {
-			edge := byInstall
-			if from.name != "" {
-				edge = follows(e, from)
+		for _, b := range chain {
+			edge := follows(b, from)
+			if edge == "" || next != nil || skippedBy(bundles, b.CsvName) != "" {
+				continue
 			}
-			if edge != "" && next == nil && skippedBy(entries, e.Name) == "" {
-				next = &hop{CSV: e.Name, Version: o.versionOf(e.Name), Channel: c.Name, From: from.name, Edge: edge}
-				if edge == bySkipRange {
-					next.SkipRange = e.SkipRange
-				}
+			next = &hop{CSV: b.CsvName, Version: b.Version, Channel: c.Name, From: from.name, Edge: edge}
+			if edge == bySkipRange {
+				next.SkipRange = b.SkipRange
 			}
 		}
 	}
 	if !found {
-		return nil, fmt.Sprintf("package %s has no channel %s: it has %s", text.Name(o.name), text.Name(channel),
-			text.Names(o.channelNames(), maxNamed))
+		return nil, fmt.Sprintf("package %s has no channel %s: it has %s", text.Name(o.Name), text.Name(channel),
+			text.Names(names, maxNamed))
 	}
 	return next, ""
 }
@@ -91,24 +91,19 @@ func (o *catalogPackage) next(from installed, channel, starting string) (*hop, s
 // maxNamed bounds the names in a sentence.
 const maxNamed = 8
 
-func (o *catalogPackage) channelNames() (names []string) {
-	for _, c := range o.channels {
-		names = append(names, c.Name)
-	}
-	return names
-}
-
 // follows returns the edge by which a version follows what is installed, "" for none.
-func follows(e declcfg.ChannelEntry, from installed) string {
+func follows(b *api.Bundle, from installed) string {
 	switch {
-	case e.Replaces == from.name:
+	case from.name == "":
+		return byInstall
+	case b.Replaces == from.name:
 		return byReplaces
-	case slices.Contains(e.Skips, from.name):
+	case slices.Contains(b.Skips, from.name):
 		return bySkips
-	case from.version == nil || e.SkipRange == "":
+	case from.version == nil || b.SkipRange == "":
 		return ""
 	}
-	if includes, err := semver.ParseRange(e.SkipRange); err == nil && includes(*from.version) {
+	if includes, err := semver.ParseRange(b.SkipRange); err == nil && includes(*from.version) {
 		return bySkipRange
 	}
 	return ""
@@ -116,38 +111,33 @@ func follows(e declcfg.ChannelEntry, from installed) string {
 
 // order returns the versions of a channel in the order in which OLM prefers them, the newest first, or why OLM cannot
 // order them: the chain of what each replaces. Those of it that another one skips are never installed.
-func order(channel string, entries []declcfg.ChannelEntry) (chain []declcfg.ChannelEntry, problem string) {
-	byName, followed := map[string]declcfg.ChannelEntry{}, map[string]bool{}
-	for _, e := range entries {
-		byName[e.Name] = e
-	}
-	for _, e := range entries {
-		followed[e.Replaces] = true
-		for _, name := range e.Skips {
+func order(channel string, bundles []*api.Bundle) (chain []*api.Bundle, problem string) {
+	byName, followed := map[string]*api.Bundle{}, map[string]bool{}
+	for _, b := range bundles {
+		byName[b.CsvName], followed[b.Replaces] = b, true
+		for _, name := range b.Skips {
 			followed[name] = true
 		}
 	}
 	var heads []string
-	for _, e := range entries {
-		if !followed[e.Name] {
-			heads = append(heads, e.Name)
+	for _, b := range bundles {
+		if !followed[b.CsvName] {
+			heads = append(heads, b.CsvName)
 		}
 	}
 	switch {
-	case len(entries) == 0:
+	case len(bundles) == 0:
 		return nil, ""
 	case len(heads) != 1:
 		return nil, fmt.Sprintf("OLM does not order channel %s, and makes no plan in the namespace: it has %s (%s), want one",
 			text.Name(channel), text.Count(len(heads), "head"), text.Names(heads, maxNamed))
 	}
-	visited := map[string]bool{}
-	for e, ok := byName[heads[0]]; ok; e, ok = byName[e.Replaces] {
-		if visited[e.Name] {
+	for b := byName[heads[0]]; b != nil; b = byName[b.Replaces] {
+		if slices.Contains(chain, b) {
 			return nil, fmt.Sprintf("OLM does not order channel %s, and makes no plan in the namespace: what %s replaces goes round",
 				text.Name(channel), text.Name(heads[0]))
 		}
-		visited[e.Name] = true
-		chain = append(chain, e)
+		chain = append(chain, b)
 	}
 	return chain, ""
 }
@@ -161,42 +151,41 @@ func inChannel(channel string) string {
 
 // deadEnd returns why no version follows what is installed.
 func (o *catalogPackage) deadEnd(from installed, channel string) string {
+	name := text.Name(from.name)
 	if from.name == "" {
-		return "nothing is installed, and " + inChannel(channel) + " has no version to begin with"
+		return "nothing is installed, and there is no version of " + inChannel(channel) + " to begin with"
 	}
-	var has, newestOf, elsewhere []string
-	for _, c := range o.channels {
-		chain, _ := order(c.Name, c.Entries)
-		if slices.ContainsFunc(c.Entries, func(e declcfg.ChannelEntry) bool { return e.Name == from.name }) {
-			has = append(has, c.Name)
-		}
+	var newestOf, elsewhere []string
+	inChannels := false
+	for _, c := range o.Channels {
 		if channel != "" && c.Name != channel {
 			if next, _ := o.next(from, c.Name, ""); next != nil && next.CSV != from.name {
 				elsewhere = append(elsewhere, text.Name(next.CSV)+" in channel "+text.Name(c.Name))
 			}
 			continue
 		}
-		if len(chain) > 0 && chain[0].Name == from.name {
+		if chain, _ := order(c.Name, o.bundles[c.Name]); len(chain) > 0 && chain[0].CsvName == from.name {
 			newestOf = append(newestOf, c.Name)
 			continue
 		}
-		for _, e := range c.Entries {
-			by := skippedBy(c.Entries, e.Name)
-			if e.Name != from.name && by != "" && follows(e, from) != "" {
+		for _, b := range o.bundles[c.Name] {
+			inChannels = inChannels || b.CsvName == from.name
+			by := skippedBy(o.bundles[c.Name], b.CsvName)
+			if b.CsvName != from.name && by != "" && follows(b, from) != "" {
 				return fmt.Sprintf("%s cannot leave channel %s: %s follows it, and is skipped by %s, which does not follow it",
-					text.Name(from.name), text.Name(c.Name), text.Name(e.Name), text.Name(by))
+					name, text.Name(c.Name), text.Name(b.CsvName), text.Name(by))
 			}
 		}
 	}
 	if len(newestOf) > 0 {
-		return text.Name(from.name) + " is the newest of channel " + text.Names(newestOf, maxNamed)
+		return name + " is the newest of channel " + text.Names(newestOf, maxNamed)
 	}
-	why := text.Name(from.name) + " cannot leave: no version of " + inChannel(channel) +
+	why := name + " cannot leave: no version of " + inChannel(channel) +
 		" replaces or skips it, or has a skipRange with its version"
 	if from.version == nil {
 		why += ", which is not known"
 	}
-	if channel != "" && !slices.Contains(has, channel) {
+	if channel != "" && !inChannels {
 		why += "; the channel does not have it"
 	}
 	if len(elsewhere) > 0 {
@@ -205,10 +194,10 @@ func (o *catalogPackage) deadEnd(from installed, channel string) string {
 	return why
 }
 
-func skippedBy(entries []declcfg.ChannelEntry, name string) string {
-	for _, e := range entries {
-		if slices.Contains(e.Skips, name) {
-			return e.Name
+func skippedBy(bundles []*api.Bundle, csv string) string {
+	for _, b := range bundles {
+		if slices.Contains(b.Skips, csv) {
+			return b.CsvName
 		}
 	}
 	return ""

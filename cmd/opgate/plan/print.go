@@ -60,11 +60,8 @@ func (r *Result) blocks() []block {
 	for i, s := range r.Steps {
 		b := block{mark: markOf[s.Decision], Edge: strings.TrimSpace(s.Edge + " " + text.Escape(s.SkipRange))}
 		b.title = text.Name(s.CSV) + "  " + b.Word
-		switch {
-		case s.Decision == verdict.Allow.String() && len(s.By) > 0:
-			b.title += " by " + text.Join(s.By, maxNamed)
-		case s.Decision == verdict.Allow.String() && s.Disposition == verdict.Ungoverned.String():
-			b.title += ", no enforcing OperatorPolicy restricts it"
+		if s.Decision == verdict.Allow.String() {
+			b.title += text.Escape(s.because)
 		}
 		if i == 0 {
 			b.title += "  " + nextSign + " next"

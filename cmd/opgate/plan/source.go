@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,6 +36,7 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/diff"
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/internal/yamlsize"
 	"github.com/opgate/opgate/olm"
 )
 
@@ -59,14 +62,14 @@ func readFiles(ctx context.Context, name, pkg string, read func(files int)) (*ca
 		}
 		name = dir
 	}
-	root, err := diff.CatalogFS(name, pkg, read)
+	root, err := diff.CatalogFS(name, read, pkg)
 	if err != nil {
 		return nil, err
 	}
-	o := newPackage(pkg)
+	var metas []*declcfg.Meta
 	err = declcfg.WalkMetasFS(ctx, root, func(file string, meta *declcfg.Meta, err error) error {
-		if err == nil {
-			err = o.add(meta)
+		if err == nil && (meta.Package == pkg || meta.Schema == declcfg.SchemaPackage && meta.Name == pkg) {
+			metas, err = append(metas, meta), checkObjects(meta)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
@@ -76,7 +79,39 @@ func readFiles(ctx context.Context, name, pkg string, read func(files int)) (*ca
 	if err != nil {
 		return nil, err
 	}
-	return o.complete()
+	config, err := declcfg.LoadSlice(metas)
+	if err != nil {
+		return nil, err
+	}
+	found, err := declcfg.ConvertToModel(*config)
+	switch {
+	case err != nil:
+		return nil, errors.New(branches.ReplaceAllString(err.Error(), " "))
+	case found[pkg] == nil:
+		return nil, fmt.Errorf("it has no package %s", text.Name(pkg))
+	}
+	return served(found[pkg])
+}
+
+// branches are what makes a tree of lines of the faults that opm finds in a catalog.
+var branches = regexp.MustCompile(`\s*[├└]── `)
+
+// checkObjects returns an error if a manifest of a bundle is too large once its aliases are replaced.
+func checkObjects(meta *declcfg.Meta) error {
+	var bundle declcfg.Bundle
+	if meta.Schema != declcfg.SchemaBundle || json.Unmarshal(meta.Blob, &bundle) != nil {
+		return nil // declcfg reports what is wrong
+	}
+	for i, p := range bundle.Properties {
+		var object property.BundleObject
+		if p.Type != property.TypeBundleObject || json.Unmarshal(p.Value, &object) != nil {
+			continue
+		}
+		if err := yamlsize.CheckAliases(object.Data, maxMessage); errors.Is(err, yamlsize.ErrTooLarge) {
+			return fmt.Errorf("property %d of bundle %s: %w", i, text.Name(meta.Name), err)
+		}
+	}
+	return nil
 }
 
 // unpack writes the catalog in the first image of an OCI layout to a directory that the caller removes.
@@ -173,19 +208,13 @@ func readServed(ctx context.Context, address, pkg string, read func(bundles int)
 	if err != nil {
 		return nil, fmt.Errorf("get package %s: %w", text.Name(pkg), err)
 	}
-	o := newPackage(pkg)
-	o.defaultChannel, o.found = content.GetDefaultChannelName(), true
-	o.deprecate(content.GetDeprecation(), declcfg.SchemaPackage, "")
-	for _, c := range content.GetChannels() {
-		o.channels = append(o.channels, declcfg.Channel{Name: c.GetName(), Package: pkg})
-		o.deprecate(c.GetDeprecation(), declcfg.SchemaChannel, c.GetName())
-	}
 	// Bundles that are asked for one by one have no edges.
-	bundles, err := client.ListBundles(ctx, &api.ListBundlesRequest{})
+	all, err := client.ListBundles(ctx, &api.ListBundlesRequest{})
+	var bundles []*api.Bundle
 	for n := 1; err == nil; n++ {
 		var b *api.Bundle
-		if b, err = bundles.Recv(); err == nil && b.GetPackageName() == pkg {
-			o.addServed(b)
+		if b, err = all.Recv(); err == nil && b.GetPackageName() == pkg {
+			bundles = append(bundles, b)
 		}
 		if read != nil {
 			read(n)
@@ -194,38 +223,7 @@ func readServed(ctx context.Context, address, pkg string, read func(bundles int)
 	if !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("list bundles: %w", err)
 	}
-	return o.complete()
-}
-
-func (o *catalogPackage) deprecate(d *api.Deprecation, schema, name string) {
-	if d != nil {
-		o.deprecated[declcfg.PackageScopedReference{Schema: schema, Name: name}] = d.GetMessage()
-	}
-}
-
-// addServed adds a version of a channel.
-func (o *catalogPackage) addServed(b *api.Bundle) {
-	o.deprecate(b.GetDeprecation(), declcfg.SchemaBundle, b.GetCsvName())
-	i := slices.IndexFunc(o.channels, func(c declcfg.Channel) bool { return c.Name == b.GetChannelName() })
-	if i < 0 {
-		return // the catalog serves no other
-	}
-	o.channels[i].Entries = append(o.channels[i].Entries, declcfg.ChannelEntry{Name: b.GetCsvName(),
-		Replaces: b.GetReplaces(), Skips: b.GetSkips(), SkipRange: b.GetSkipRange()})
-	if o.bundles[b.GetCsvName()] != nil {
-		return // it is in several channels
-	}
-	bundle := &declcfg.Bundle{Name: b.GetCsvName(), Package: o.name, Image: b.GetBundlePath()}
-	for _, p := range b.GetProperties() {
-		if p.GetType() != property.TypeBundleObject {
-			bundle.Properties = append(bundle.Properties,
-				property.Property{Type: p.GetType(), Value: []byte(p.GetValue())})
-		}
-	}
-	for _, manifest := range b.GetObject() {
-		bundle.Properties = append(bundle.Properties, property.MustBuildBundleObject([]byte(manifest)))
-	}
-	o.bundles[b.GetCsvName()] = bundle
+	return newPackage(content, bundles), nil
 }
 
 // forward makes the port of a pod of a catalog one of this machine, as kubectl port-forward does, until stop is called.

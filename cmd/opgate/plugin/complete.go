@@ -83,14 +83,14 @@ func names(
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
 	var found []cobra.Completion
-	// what was read until an error is complete as far as it goes
-	_ = reader.Each(ctx, kind, "", func(raw []byte) error {
+	see := func(_ *snapshot.Kind, raw []byte) {
 		if name := nameOf(raw); name != "" && strings.HasPrefix(name, prefix) &&
 			!strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
 			found = append(found, name)
 		}
-		return nil
-	})
+	}
+	// What was read until an error is complete as far as it goes.
+	_, _ = reader.Read(ctx, cluster.Options{Kinds: []*snapshot.Kind{kind}, Seen: see})
 	slices.Sort(found)
 	found = slices.Compact(found)
 	return found[:min(len(found), maxCompletions)], cobra.ShellCompDirectiveNoFileComp

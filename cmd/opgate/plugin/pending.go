@@ -3,6 +3,7 @@ package plugin
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -17,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/printers"
-	"k8s.io/client-go/metadata"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/cluster"
@@ -38,8 +38,8 @@ outdated if no Subscription names it as its current plan: approving it would bri
 there are; "why" shows all of them.
 
 What the current user may not read ends the command, with the right and the ClusterRole that grants it, unless the
-rules know that it is not known: then what depends on it is held, and a warning says so. In one namespace, a user who may not
-read the policies, but may approve in that namespace, gets the API server's answers to dry runs of the approvals.
+rules know that it is not known: then what depends on it is held, and a warning says so. A user who may not read the
+policies asks the gate itself, plan by plan, with "opgate approve PLAN --dry-run".
 ClusterRole opgate-reader grants all that is listed; what plans change, which policies with spec.consent are judged
 by, needs opgate-contents as well.
 
@@ -84,8 +84,6 @@ type pendingPlan struct {
 	Reasons   []inspect.Reason   `json:"reasons"`
 	Warnings  []string           `json:"warnings"`
 	Notes     []string           `json:"notes"`
-
-	decision verdict.Decision
 }
 
 func pendingCommand(now func() time.Time) *cobra.Command {
@@ -139,59 +137,24 @@ func (o *options) where() string {
 	return " in namespace " + o.namespace + "; -A looks at all"
 }
 
-// pending returns the plans that wait and are selected.
+// pending returns the plans that wait and that a label selector selects. Rules do not read labels, so nothing keeps them.
 func (o *options) pending(cmd *cobra.Command, selector string, now func() time.Time) ([]pendingPlan, error) {
-	selected, err := o.selected(cmd, selector)
+	selected, err := labels.Parse(selector)
 	if err != nil {
-		return nil, err
-	}
-	plans, err := o.waiting(cmd, now)
-	return slices.DeleteFunc(plans, func(p pendingPlan) bool { return selected != nil && !selected[p.key()] }), err
-}
-
-// selected returns the plans that the API server selects by labels, which rules do not read and so nothing keeps; nil
-// without a selector.
-func (o *options) selected(cmd *cobra.Command, selector string) (map[types.NamespacedName]bool, error) {
-	if selector == "" {
-		return nil, nil
-	}
-	if _, err := labels.Parse(selector); err != nil {
 		return nil, cli.Usage(cmd, "-l %s: %s", text.Quote(selector), text.Escape(err.Error()))
 	}
-	config, err := o.kubeconfig.Load()
-	if err != nil {
-		return nil, err
-	}
-	client, err := metadata.NewForConfig(config)
-	if err != nil {
-		return nil, unusable("make a client: %v", err)
-	}
-	list, err := client.Resource(snapshot.InstallPlans.GroupVersionResource()).Namespace(o.namespace).List(
-		cmd.Context(), metav1.ListOptions{LabelSelector: selector})
-	if err != nil {
-		return nil, unusable("list InstallPlans: %s", text.Escape(err.Error()))
-	}
-	selected := map[types.NamespacedName]bool{}
-	for i := range list.Items {
-		selected[types.NamespacedName{Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}] = true
-	}
-	return selected, nil
-}
-
-// waiting returns the plans that wait.
-func (o *options) waiting(cmd *cobra.Command, now func() time.Time) ([]pendingPlan, error) {
-	state, err := o.read(cmd.Context(), cmd.ErrOrStderr(), cluster.Options{Namespace: o.namespace})
-	if d := o.dryRunAfter(err); d != nil && o.namespace != "" {
-		plans, err := d.pending(cmd.Context(), o.namespace, cmd.ErrOrStderr(), err)
-		if err != nil {
-			return nil, unusable("%s", text.Escape(err.Error()))
+	left := map[types.NamespacedName]bool{}
+	see := func(kind *snapshot.Kind, raw []byte) {
+		var plan metav1.PartialObjectMetadata
+		if kind == snapshot.InstallPlans && (json.Unmarshal(raw, &plan) != nil || !selected.Matches(labels.Set(plan.Labels))) {
+			left[types.NamespacedName{Namespace: plan.Namespace, Name: plan.Name}] = true
 		}
-		return plans, nil
 	}
+	state, err := o.read(cmd.Context(), cmd.ErrOrStderr(), cluster.Options{Namespace: o.namespace, Seen: see})
 	if err != nil {
 		return nil, err
 	}
-	return pendingPlans(state, now()), nil
+	return slices.DeleteFunc(pendingPlans(state, now()), func(p pendingPlan) bool { return left[p.key()] }), nil
 }
 
 // pendingPlans judges the plans that wait, as of a time, sorted by namespace and name.
@@ -205,8 +168,7 @@ func pendingPlans(state *cluster.State, now time.Time) []pendingPlan {
 			}
 			found := c.JudgePlan(plan)
 			p := pendingPlan{Namespace: ns.Name(), Name: plan.Metadata.Name, Outdated: !ns.IsCurrent(plan),
-				Decision: found.Decision.String(),
-				decision: found.Decision, Operators: append([]inspect.Operator{}, found.Operators...),
+				Decision: found.Decision.String(), Operators: append([]inspect.Operator{}, found.Operators...),
 				Reasons:  inspect.Reasons(&found.Verdict),
 				Warnings: warningsOf(&found.Verdict), Notes: []string{}}
 			if found.Decision == verdict.Allow {

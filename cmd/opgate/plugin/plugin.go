@@ -43,9 +43,14 @@ func Commands(now func() time.Time) []*cobra.Command {
 
 // register adds the flags of a command, with the output formats that it has besides those of data.
 func (o *options) register(cmd *cobra.Command, formats ...string) {
+	o.output.register(cmd, formats...)
+	o.registerCluster(cmd)
+}
+
+// registerCluster adds the flags that name a cluster and a namespace.
+func (o *options) registerCluster(cmd *cobra.Command) {
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.Flags().SortFlags = false
-	o.output.register(cmd, formats...)
 	o.kubeconfig.RegisterNamespace(cmd)
 	o.kubeconfig.Register(cmd)
 	cli.CompleteFunc(cmd, "namespace", completeNamespaces)

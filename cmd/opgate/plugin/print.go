@@ -19,7 +19,6 @@ import (
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/rules/verdict"
 )
 
 // formatWide is a table with all columns.
@@ -49,7 +48,7 @@ func (o *output) format() string { return *o.data.OutputFormat }
 
 // complete makes the printer of the format.
 func (o *output) complete() (err error) {
-	if o.format() == "" || slices.Contains(o.own, o.format()) {
+	if o.data == nil || o.format() == "" || slices.Contains(o.own, o.format()) {
 		return nil
 	}
 	if o.printer, err = o.data.ToPrinter(); genericclioptions.IsNoCompatiblePrinterError(err) {
@@ -162,10 +161,4 @@ func table(wide int, header []string, rows [][]string) *metav1.Table {
 		t.Rows = append(t.Rows, metav1.TableRow{Cells: cells})
 	}
 	return t
-}
-
-// decided returns a decision in its color.
-func decided(word string, d verdict.Decision) cli.Cell {
-	return cli.Cell{Text: word, Color: map[verdict.Decision]string{verdict.Allow: cli.Green, verdict.Hold: cli.Yellow,
-		verdict.Deny: cli.Red}[d]}
 }

@@ -3,6 +3,7 @@ package plugin
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"sync"
@@ -28,7 +29,7 @@ written now, by the rules of the gate and the objects of the cluster:
 
   installplan [NAMESPACE/]NAME      as if it were approved now
   subscription [NAMESPACE/]NAME     as if it were created now
-  csv [NAMESPACE/]NAME              as its operator is judged in the InstallPlan that installs it
+  csv [NAMESPACE/]NAME              as an installed operator, however it was approved
   operatorpolicy [NAMESPACE/]NAME   as if it were created now, with what it does to the plans that wait
   constraint NAME                   as if it were created now, with the operators that violate it
   policy [NAMESPACE/]NAME           as if it were created now, with what its templates wait for
@@ -37,8 +38,7 @@ written now, by the rules of the gate and the objects of the cluster:
 With --at it is judged as at another time, for approval windows and freezes (bundle/approval-window): the objects are
 those of the cluster now.
 
-A user who may not read the policies, but may approve in the namespace, gets the API server's answer to a dry run of the
-approval of an InstallPlan: the words of the gate, without operators and edits.
+A user who may not read the policies asks the gate itself about an InstallPlan, with "opgate approve PLAN --dry-run".
 
 What catalogs offer to a Subscription (subscription/unknown-csv, subscription/older-channel), and who writes, is not
 judged.
@@ -128,10 +128,7 @@ func whyCommand(now func() time.Time) *cobra.Command {
 			if err != nil {
 				return cli.Usage(cmd, "%v", err)
 			}
-			if q.mode = rules.ApprovalMode(mode); q.mode != rules.MutateApproval && q.mode != rules.DenyApproval {
-				return cli.Usage(cmd, "unknown approval mode %q: use %s or %s", mode, rules.MutateApproval,
-					rules.DenyApproval)
-			}
+			q.mode = rules.ApprovalMode(mode)
 			if q.now, err = cli.Moment(at, now); err != nil {
 				return cli.Usage(cmd, "--at: %v", err)
 			}
@@ -145,7 +142,7 @@ func whyCommand(now func() time.Time) *cobra.Command {
 			if err := found.print(cmd.OutOrStdout(), &o.output, q); err != nil {
 				return unusable("%v", err)
 			}
-			if len(files) > 0 && q.state != nil {
+			if len(files) > 0 {
 				if err := suggest.Write(files, q.state.Snapshot, q.key, q.now, cmd.ErrOrStderr()); err != nil {
 					return err
 				}
@@ -158,12 +155,11 @@ func whyCommand(now func() time.Time) *cobra.Command {
 		ValidArgsFunction: completeWhy,
 	}
 	o.register(cmd)
-	cmd.Flags().StringVar(&mode, "approval-mode", mode,
-		"that of the gate: its action on a wrong installPlanApproval, mutate or deny")
+	cli.ChoiceVar(cmd, &mode, "approval-mode", "",
+		"that of the gate: its action on a wrong installPlanApproval, mutate or deny", mode, string(rules.DenyApproval))
 	cmd.Flags().StringVar(&at, "at", "", "time to judge at, such as 2026-11-28T22:00:00Z (default: now)")
 	cmd.Flags().StringArrayVar(&files, "write", nil,
 		"file or directory with policies to make the edit of versions in; repeatable (default: none)")
-	cli.Complete(cmd, "approval-mode", []string{string(rules.MutateApproval), string(rules.DenyApproval)})
 	return cmd
 }
 
@@ -175,14 +171,12 @@ func (q *question) ask(ctx context.Context, o *options, stderr io.Writer) (*answ
 		in.Namespace = q.key.Namespace // no other namespace matters
 	}
 	var err error
-	if q.state, err = o.read(ctx, stderr, in); err != nil {
-		if d := o.dryRunAfter(err); d != nil && q.Kind == snapshot.InstallPlans {
-			found, err := d.why(ctx, q.key, err)
-			if err != nil {
-				return nil, unusable("%s", text.Escape(err.Error()))
-			}
-			return found, nil
-		}
+	q.state, err = o.read(ctx, stderr, in)
+	var missing *cluster.Forbidden
+	switch {
+	case q.Kind == snapshot.InstallPlans && errors.As(err, &missing):
+		return nil, unusable("%v; the gate itself answers: kubectl opgate approve %s --dry-run", err, displayKey(q.key))
+	case err != nil:
 		return nil, err
 	}
 	if q.Kind == snapshot.ClusterExtensions {
@@ -230,26 +224,26 @@ func (a *answer) print(out io.Writer, format *output, q *question) error {
 		return format.item(out, q.GroupVersionKind, q.key, a)
 	}
 	p := cli.NewPrinter(out)
-	p.Line(0, decided(a.Decision, a.decision), cli.Cell{Text: " " + a.Object, Color: cli.Bold})
+	p.Line(0, a.Decision+" "+a.Object)
 	for _, o := range a.Operators {
-		p.Line(2, cli.Colorless(o.Describe()), decided(o.Disposition, o.Decision), cli.Colorless(o.Because()))
+		p.Line(2, o.Describe()+o.Disposition+o.Because())
 	}
 	for _, r := range a.Reasons {
-		p.Line(2, cli.Cell{Text: string(r.Rule), Color: cli.Bold}, cli.Colorless(strings.TrimRight("  "+r.Source, " ")))
-		p.Line(4, cli.Colorless(r.Message))
+		p.Line(2, strings.TrimRight(string(r.Rule)+"  "+r.Source, " "))
+		p.Line(4, r.Message)
 	}
 	for _, e := range a.Edits {
-		p.Line(2, cli.Colorless("an edit of "+e.Source+" that ends "+string(e.Rule)+": "+e.Edit))
-		p.Line(4, cli.Colorless(e.Command))
+		p.Line(2, "an edit of "+e.Source+" that ends "+string(e.Rule)+": "+e.Edit)
+		p.Line(4, e.Command)
 		if q.Kind == snapshot.InstallPlans && (e.Rule == bundle.RuleVersion || e.Rule == bundle.RuleVersionRange) {
-			p.Line(4, cli.Colorless("kubectl opgate why installplan "+displayKey(q.key)+" --write FILE"))
+			p.Line(4, "kubectl opgate why installplan "+displayKey(q.key)+" --write FILE")
 		}
 	}
 	for _, w := range a.Warnings {
-		p.Line(2, cli.Cell{Text: "warning: " + w, Color: cli.Yellow})
+		p.Line(2, "warning: "+w)
 	}
 	for _, n := range a.Notes {
-		p.Line(2, cli.Colorless(n))
+		p.Line(2, n)
 	}
 	return p.Flush()
 }

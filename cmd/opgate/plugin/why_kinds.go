@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
-	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/inspect"
@@ -82,18 +81,14 @@ func (q *question) judge(ctx context.Context) (*answer, error) {
 // inspect returns the answer on the object, and what to do or to ask next.
 func (q *question) inspect(c *inspect.Cluster) (found *inspect.Answer, next []string, err error) {
 	if q.Kind == snapshot.ClusterServiceVersions {
-		found, err = c.JudgeCSV(q.key, q.raw)
+		if found = c.JudgeInstalled(q.key); found == nil {
+			err = errors.New("it installs nothing in this namespace")
+		}
 		return found, nil, err
 	}
 	o, err := manifests.Decode(q.GroupVersionKind, q.raw)
 	if err != nil {
-		if q.Kind == snapshot.OperatorPolicies {
-			found = c.Unreadable(q.key)
-		}
-		if found == nil {
-			return nil, nil, err
-		}
-		return found, nil, nil
+		return nil, nil, err
 	}
 	found = c.Judge(o)
 	switch value := o.Value.(type) {
@@ -108,22 +103,8 @@ func (q *question) inspect(c *inspect.Cluster) (found *inspect.Answer, next []st
 		if len(dependency.Read(value).PendingDependencies) > 0 {
 			next = []string{"now: " + c.Graph().Chain(dependency.PolicyRef(value.Namespace, value.Name), "")}
 		}
-	case *policyv1beta2.OperatorPolicy:
-		next = migrated(value)
 	}
 	return found, next, nil
-}
-
-// migrated says which object of OLM v1 manages the operator of a policy, as far as its status has it.
-func migrated(op *policyv1beta2.OperatorPolicy) []string {
-	for i := range op.Status.RelatedObjects {
-		o := &op.Status.RelatedObjects[i].Object
-		if o.APIVersion == olm.ExtensionsV1.String() {
-			return []string{"no Subscription is created for it while OLM v1 manages the operator: kubectl get " +
-				strings.ToLower(o.Kind) + " " + text.Name(o.Metadata.Name)}
-		}
-	}
-	return nil
 }
 
 // nextOfPlan says what a plan waits for, and what to do.

@@ -3,13 +3,13 @@
 package report
 
 import (
-	"cmp"
 	"context"
 	"io"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,7 +17,6 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/cluster"
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/snapshot"
 )
 
 // self is the name of the command.
@@ -46,7 +45,7 @@ The JSON has the same:
 
   {"generated", "clusters": [{"name", "error"}],
    "operators": [{"cluster", "namespace", "package", "csv", "version", "policies": ["..."], "decision": "Allow"|"Hold"|"Deny",
-     "governed", "messages": ["..."], "next", "waiting": {"plan", "csv", "since", "decision", "for": ["..."], "messages": ["..."]}}]}
+     "messages": ["..."], "next", "waiting": {"plan", "csv", "since", "decision", "for": ["..."], "messages": ["..."]}}]}
 
 Exit codes:
   0  all clusters are reported, whatever is decided
@@ -68,14 +67,14 @@ func Command(now func() time.Time) *cobra.Command {
 		Example: example,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cmp.Or(self.CheckFiles(o.files), self.CheckOutput(o.output, formatNames())); err != nil {
+			if err := self.CheckFiles(o.files); err != nil {
 				return err
 			}
 			if len(o.files) > 0 && (len(o.contexts) > 0 || o.kubeconfig.Given()) {
 				return self.Usage("-f reports what files have: leave out the flags that name a cluster")
 			}
 			r := &report{Generated: now().UTC(), Clusters: []*reported{}, Operators: []*operator{}}
-			o.read(cmd.Context(), r, cmd.InOrStdin(), cmd.ErrOrStderr(), now)
+			o.read(cmd.Context(), r, cmd.InOrStdin(), cmd.ErrOrStderr())
 			if err := formats[o.output](cmd.OutOrStdout(), r); err != nil {
 				return self.Unusable("write the report: %v", err)
 			}
@@ -111,21 +110,22 @@ type input struct {
 
 // inputs returns a cluster for each file, or each context, in the order of the command line.
 func (o *options) inputs() (all []input) {
-	for _, file := range o.files {
-		base := filepath.Base(file)
-		name := strings.TrimSuffix(base, filepath.Ext(base))
-		if file == cli.StandardInput {
-			name = "standard input"
-		}
-		all = append(all, input{cluster.Input{Kubeconfig: o.kubeconfig, Files: []string{file}}, name})
+	add := func(name string, files ...string) {
+		all = append(all, input{cluster.Input{Kubeconfig: o.kubeconfig, Files: files, All: o.namespace() == ""}, name})
 	}
-	if len(all) == 0 && len(o.contexts) == 0 {
-		return []input{{cluster.Input{Kubeconfig: o.kubeconfig, All: o.namespace() == ""}, "current context"}}
+	for _, file := range o.files {
+		name := "standard input"
+		if file != cli.StandardInput {
+			name = strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
+		}
+		add(name, file)
 	}
 	for _, name := range o.contexts {
-		of := input{cluster.Input{Kubeconfig: o.kubeconfig, All: o.namespace() == ""}, name}
-		of.Overrides.CurrentContext = name
-		all = append(all, of)
+		add(name)
+		all[len(all)-1].Overrides.CurrentContext = name
+	}
+	if len(all) == 0 {
+		add("current context")
 	}
 	return all
 }
@@ -133,44 +133,32 @@ func (o *options) inputs() (all []input) {
 // namespace is that of -n; "" for all.
 func (o *options) namespace() string { return o.kubeconfig.Overrides.Context.Namespace }
 
-// read reads the clusters and adds them in their order; one that cannot be read has an error.
-func (o *options) read(ctx context.Context, r *report, stdin io.Reader, stderr io.Writer, now func() time.Time) {
+// read reads the clusters and adds their operators in their order; one that cannot be read has an error.
+func (o *options) read(ctx context.Context, r *report, stdin io.Reader, stderr io.Writer) {
 	inputs := o.inputs()
 	states, faults := make([]*cluster.State, len(inputs)), make([]error, len(inputs))
-	tokens, done := make(chan struct{}, maxClusters), make(chan struct{})
+	tokens := make(chan struct{}, maxClusters)
 	if len(o.files) > 0 {
 		tokens = make(chan struct{}, 1) // notes on files are printed as these are read
 	}
+	var reading sync.WaitGroup
 	for i := range inputs {
-		go func() {
+		reading.Go(func() {
 			tokens <- struct{}{}
 			states[i], faults[i] = inputs[i].Read(ctx, cluster.Options{}, stdin, stderr)
 			<-tokens
-			done <- struct{}{}
-		}()
+		})
 	}
-	count, clear := cli.Progress(stderr, "clusters", now)
-	for i := range inputs {
-		<-done
-		if count != nil {
-			count(i + 1)
-		}
-	}
-	clear()
+	reading.Wait()
 	for i, in := range inputs {
 		if faults[i] != nil {
 			r.Clusters = append(r.Clusters, &reported{Name: in.name, Error: faults[i].Error()})
 			continue
 		}
-		r.add(in.name, states[i].Snapshot, o.namespace(), states[i].Notes)
-	}
-}
-
-// add adds the operators of a cluster.
-func (r *report) add(name string, s *snapshot.Snapshot, namespace string, notes []string) {
-	r.Clusters = append(r.Clusters, &reported{Name: name, Notes: append([]string{}, notes...)})
-	for _, o := range operators(s, namespace, r.Generated) {
-		o.Cluster = name
-		r.Operators = append(r.Operators, o)
+		r.Clusters = append(r.Clusters, &reported{Name: in.name, Notes: states[i].Notes})
+		for _, found := range operators(states[i].Snapshot, o.namespace(), r.Generated) {
+			found.Cluster = in.name
+			r.Operators = append(r.Operators, found)
+		}
 	}
 }

@@ -38,9 +38,7 @@ type operator struct {
 	Version  string   `json:"version"`
 	Policies []string `json:"policies"`
 	// Decision is that on what is installed: whether the policies and Constraints allow it now.
-	Decision string `json:"decision"`
-	// Governed reports whether a policy governs the package.
-	Governed bool     `json:"governed"`
+	Decision string   `json:"decision"`
 	Messages []string `json:"messages"`
 	// Next is the version that OLM moves to; "" if none is known.
 	Next    string   `json:"next"`
@@ -99,7 +97,7 @@ func newOperator(ns *state.Namespace, pkg string) *operator {
 	o := &operator{Namespace: ns.Name(), Package: pkg, Policies: []string{}, Messages: []string{},
 		Decision: verdict.Allow.String()}
 	for _, p := range ns.Governing(pkg) {
-		o.Policies, o.Governed = append(o.Policies, p.Source()), true
+		o.Policies = append(o.Policies, p.Source())
 	}
 	return o
 }

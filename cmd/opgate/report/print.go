@@ -40,22 +40,15 @@ func (r *report) Title() string {
 
 // Counts are how many operators are in each state, and how many wait.
 func (r *report) Counts() string {
-	counts := map[string]int{}
-	waiting, ungoverned := 0, 0
+	counts, waiting := map[string]int{}, 0
 	for _, o := range r.Operators {
-		switch {
-		case o.CSV == "":
-		case o.ungoverned():
-			ungoverned++
-		default:
-			counts[o.Decision]++
-		}
+		counts[o.Verdict()]++
 		if o.Waiting != nil {
 			waiting++
 		}
 	}
-	return fmt.Sprintf("%d allowed, %d held, %d refused, %d governed by no policy; %d wait for approval", counts[allow],
-		counts[hold], counts[deny], ungoverned, waiting)
+	return fmt.Sprintf("%d allowed, %d held, %d refused, %d governed by no policy; %d wait for approval",
+		counts[words[allow]], counts[words[hold]], counts[words[deny]], counts[noPolicy], waiting)
 }
 
 // At is when the report was made.
@@ -76,26 +69,26 @@ var allow, hold, deny = verdict.Allow.String(), verdict.Hold.String(), verdict.D
 // words are the decisions as a sign and a word.
 var words = map[string]string{allow: "✓ allowed", hold: "‖ held", deny: "✗ refused"}
 
-// ungoverned reports whether no policy governs an operator, and nothing else refuses it.
-func (o *operator) ungoverned() bool { return !o.Governed && o.Decision == allow }
+// noPolicy is for an operator that no policy governs, and nothing else refuses.
+const noPolicy = "○ no policy"
 
 // Verdict is the decision on what is installed.
 func (o *operator) Verdict() string {
 	switch {
 	case o.CSV == "":
 		return "not installed"
-	case o.ungoverned():
-		return "○ no policy"
+	case len(o.Policies) == 0 && o.Decision == allow:
+		return noPolicy
 	}
 	return words[o.Decision]
 }
 
 // State is the name of the style of the decision.
 func (o *operator) State() string {
-	if o.CSV == "" || o.ungoverned() {
-		return "none"
+	if o.Verdict() == words[o.Decision] {
+		return o.Decision
 	}
-	return o.Decision
+	return "none"
 }
 
 // Verdict is the decision on the plan.

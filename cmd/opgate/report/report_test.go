@@ -34,17 +34,17 @@ func TestOperators(t *testing.T) {
 	}
 	var rows []string
 	for _, o := range got.Operators {
-		row := fmt.Sprintf("%s %s/%s %s %s %s %v next %q", o.Cluster, o.Namespace, o.Package, o.CSV, o.Version, o.Decision, o.Governed, o.Next)
+		row := fmt.Sprintf("%s %s/%s %s %s %s %v next %q", o.Cluster, o.Namespace, o.Package, o.CSV, o.Version, o.Decision, o.Policies, o.Next)
 		if w := o.Waiting; w != nil {
 			row += fmt.Sprintf(" waits with %s %s since %s for %s", w.Plan, w.Decision, w.Since, strings.Join(w.For, ", "))
 		}
 		rows = append(rows, row)
 	}
 	want := []string{
-		`prod cache/redis redis.v7 7.0.0 Deny true next ""`,
-		`prod shop/etcd etcd.v1 1.0.0 Allow true next "etcd.v2" waits with install-e Deny since 2026-11-27T12:00:00Z for OperatorPolicy policies/etcd`,
-		`prod tools/argo argo.v1 1.0.0 Allow false next "argo.v2" waits with install-a Allow since 2026-11-29T11:00:00Z for Opgate`,
-		`stage shop/etcd etcd.v2 2.0.0 Allow true next ""`,
+		`prod cache/redis redis.v7 7.0.0 Deny [OperatorPolicy policies/redis] next ""`,
+		`prod shop/etcd etcd.v1 1.0.0 Allow [OperatorPolicy policies/etcd] next "etcd.v2" waits with install-e Deny since 2026-11-27T12:00:00Z for OperatorPolicy policies/etcd`,
+		`prod tools/argo argo.v1 1.0.0 Allow [] next "argo.v2" waits with install-a Allow since 2026-11-29T11:00:00Z for Opgate`,
+		`stage shop/etcd etcd.v2 2.0.0 Allow [OperatorPolicy policies/etcd] next ""`,
 	}
 	if got, want := strings.Join(rows, "\n"), strings.Join(want, "\n"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

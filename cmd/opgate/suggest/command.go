@@ -86,9 +86,9 @@ func Command(now func() time.Time) *cobra.Command {
 			if err := o.validate(names); err != nil {
 				return err
 			}
-			steps, state, err := o.steps(cmd.Context(), now(), cmd.InOrStdin(), cmd.ErrOrStderr())
+			steps, err := o.steps(cmd.Context(), now(), cmd.InOrStdin(), cmd.ErrOrStderr())
 			if err == nil {
-				err = o.run(names, steps, state, cmd.OutOrStdout(), cmd.ErrOrStderr())
+				err = o.run(names, steps, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
 			return self.Failed(err)
 		},
@@ -128,30 +128,26 @@ func (o *options) validate(names []string) error {
 	return self.CheckFiles(slices.Concat(names, o.Files, o.paths))
 }
 
-// steps returns what is to be opened, and the state by which patches of policies govern something.
-func (o *options) steps(
-	ctx context.Context, now time.Time, stdin io.Reader, stderr io.Writer,
-) (steps []step, state *snapshot.Snapshot, err error) {
+// steps returns what is to be opened.
+func (o *options) steps(ctx context.Context, now time.Time, stdin io.Reader, stderr io.Writer) (steps []step, err error) {
 	if len(o.paths) == 0 {
 		read, err := o.Read(ctx, cluster.Options{}, stdin, stderr)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		for _, note := range read.Notes {
 			fmt.Fprintln(stderr, "warning: "+text.Escape(note))
 		}
-		return waiting(read.Snapshot, func(types.NamespacedName) bool { return true }, now), read.Snapshot, nil
+		return waiting(read.Snapshot, func(types.NamespacedName) bool { return true }, now), nil
 	}
 	for _, name := range o.paths {
-		s, err := readPath(name, stdin, o.to)
+		found, err := readPath(name, stdin, o.to)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		if s != nil {
-			steps = append(steps, *s)
-		}
+		steps = append(steps, found...)
 	}
-	return steps, &snapshot.Snapshot{}, nil
+	return steps, nil
 }
 
 // Write edits the policies in files so that a plan may pass, and prints what it edits. It accepts no changes. What
@@ -161,12 +157,12 @@ func Write(
 ) error {
 	o := &options{write: true}
 	steps := waiting(state, func(key types.NamespacedName) bool { return key == plan }, now)
-	return self.Failed(o.run(names, steps, state, nil, stderr))
+	return self.Failed(o.run(names, steps, nil, stderr))
 }
 
 // run suggests edits, and prints or writes them.
-func (o *options) run(names []string, steps []step, state *snapshot.Snapshot, stdout, stderr io.Writer) error {
-	found, err := read(names, steps, state, o.acceptChanges)
+func (o *options) run(names []string, steps []step, stdout, stderr io.Writer) error {
+	found, err := suggest(names, steps, o.acceptChanges)
 	if err != nil {
 		return err
 	}
@@ -175,7 +171,7 @@ func (o *options) run(names []string, steps []step, state *snapshot.Snapshot, st
 		done = "written: "
 	}
 	for _, s := range found.suggestions {
-		fmt.Fprintln(stderr, done+s.String())
+		fmt.Fprintln(stderr, done+s.step.title()+": "+strings.Join(s.changes, "; "))
 		for _, why := range s.step.remaining(o.acceptChanges) {
 			fmt.Fprintln(stderr, "  still held: "+why)
 		}
@@ -183,8 +179,20 @@ func (o *options) run(names []string, steps []step, state *snapshot.Snapshot, st
 	for _, line := range slices.Concat(found.missing, found.faults) {
 		fmt.Fprintln(stderr, line)
 	}
-	if err := found.output(o.write, stdout); err != nil {
-		return err
+	for _, at := range found.sources {
+		if bytes.Equal(at.after, at.before) {
+			continue
+		}
+		if o.write {
+			err = os.WriteFile(at.name, at.after, 0o600) // it exists, and keeps its mode
+		} else {
+			// without the line that names a command, by which git would look for the file at the top of the repository
+			_, unified, _ := strings.Cut(string(diff.Diff("a/"+at.diffName(), at.before, "b/"+at.diffName(), at.after)), "\n")
+			_, err = io.WriteString(stdout, unified)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if o.body != "" && len(found.suggestions) > 0 {
 		if err := os.WriteFile(o.body, []byte(found.text(o.acceptChanges)), 0o600); err != nil {
@@ -200,92 +208,12 @@ func (o *options) run(names []string, steps []step, state *snapshot.Snapshot, st
 	return nil
 }
 
-// result is what is suggested for files.
-type result struct {
-	*files
-	suggestions []*suggestion
-	// missing are warnings of policies that are not in the files.
-	missing []string
-}
-
-// read suggests edits of files for some steps.
-func read(names []string, steps []step, state *snapshot.Snapshot, acceptChanges bool) (*result, error) {
-	of, err := readFiles(names, state)
-	if err != nil {
-		return nil, err
-	}
-	found := &result{files: of}
-	for i := range steps {
-		if slices.ContainsFunc(steps[:i], func(s step) bool { return s.namespace == steps[i].namespace && s.pkg == steps[i].pkg }) {
-			continue
-		}
-		suggestions, faults := of.suggest(&steps[i], acceptChanges)
-		if s := &steps[i]; len(s.refused) > 0 && len(of.governing(s)) == 0 {
-			found.missing = append(found.missing, fmt.Sprintf("warning: %s waits for %s in %s, which is not in the files",
-				text.Escape(s.source), text.Name(s.to().csv), strings.Join(s.refused, ", ")))
-		}
-		for _, fault := range faults {
-			of.faults = append(of.faults, fault.Error())
-		}
-		found.suggestions = append(found.suggestions, suggestions...)
-	}
-	return found, nil
-}
-
-// output writes the files that change, or prints a diff of them.
-func (r *result) output(write bool, stdout io.Writer) error {
-	for _, at := range r.sources {
-		if bytes.Equal(at.after, at.before) {
-			continue
-		}
-		var err error
-		if write {
-			err = os.WriteFile(at.name, at.after, 0o600) // it exists, and keeps its mode
-		} else {
-			// without the line that names a command, by which git would look for the file at the top of the repository
-			_, unified, _ := strings.Cut(string(diff.Diff("a/"+at.diffName(), at.before, "b/"+at.diffName(), at.after)), "\n")
-			_, err = io.WriteString(stdout, unified)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // diffName returns the name for a diff: relative to the current directory where the file is below it.
 func (s *source) diffName() string {
 	if directory, err := os.Getwd(); err == nil && filepath.IsAbs(s.name) {
-		if relative, err := filepath.Rel(directory, s.name); err == nil && !strings.HasPrefix(relative, "..") {
+		if relative, err := filepath.Rel(directory, s.name); err == nil && filepath.IsLocal(relative) {
 			return filepath.ToSlash(relative)
 		}
 	}
 	return s.name
-}
-
-// text returns the text of a pull request, as Markdown. What catalogs have written is code in it.
-func (r *result) text(acceptChanges bool) string {
-	var b strings.Builder
-	for _, s := range r.suggestions {
-		fmt.Fprintf(&b, "### %s\n\n", s.step.title())
-		for _, change := range s.changes {
-			fmt.Fprintf(&b, "- %s\n", change)
-		}
-		fmt.Fprintf(&b, "- it lets %s pass\n", text.Escape(s.step.source))
-		for _, v := range s.step.versions {
-			if v.digest != "" {
-				fmt.Fprintf(&b, "- bundle image of %s: %s\n", text.Name(v.csv), v.digest)
-			}
-		}
-		for _, c := range s.step.consent {
-			if acceptChanges {
-				fmt.Fprintf(&b, "- accepted:\n\n      %s\n", text.Escape(c.message))
-			}
-		}
-		for _, why := range s.step.remaining(acceptChanges) {
-			fmt.Fprintf(&b, "- still held:\n\n      %s\n", why)
-		}
-		b.WriteString("\n")
-	}
-	return b.String()
 }

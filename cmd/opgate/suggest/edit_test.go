@@ -6,8 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/opgate/opgate/snapshot"
 )
 
 const head = `apiVersion: policy.open-cluster-management.io/v1beta2
@@ -32,8 +30,8 @@ var (
 		versions: []version{{"etcd.v0.9.4", "0.9.4-next", ""}}}
 )
 
-// edits are files with what is inserted between « and »: all other bytes stay. One without is not changed.
-var edits = []struct {
+// edited are files with what is inserted between « and »: all other bytes stay. One without is not changed.
+var edited = []struct {
 	name   string
 	text   string
 	step   step
@@ -114,7 +112,7 @@ var inserted = regexp.MustCompile(`(?s)«(.*?)»`)
 
 // TestEdits edits files, each also with the line ends of Windows: nothing but the insertion differs.
 func TestEdits(t *testing.T) {
-	for _, c := range edits {
+	for _, c := range edited {
 		if c.step.pkg == "" {
 			c.step = next
 		}
@@ -125,7 +123,7 @@ func TestEdits(t *testing.T) {
 			if err := os.WriteFile(name, []byte(before), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			found, err := read([]string{name}, []step{c.step}, &snapshot.Snapshot{}, c.accept)
+			found, err := suggest([]string{name}, []step{c.step}, c.accept)
 			if err != nil {
 				t.Errorf("%s: %v", c.name, err)
 				continue
@@ -157,7 +155,7 @@ func TestNotInPlace(t *testing.T) {
 		{"list by an alias", strings.Replace(head, "kind:", "x: &allowed [etcd.v0.9.2]\nkind:", 1) + "  versions: *allowed\n",
 			"spec.versions comes from an anchor, and cannot be edited in place"},
 		{"list for others", head + "  versions: &allowed [etcd.v0.9.2]\n  urgent: *allowed\n",
-			"others have spec.versions by an anchor, and it cannot be edited in place"},
+			"spec.versions is what others have by an anchor, and cannot be edited in place"},
 		{"merge key", strings.Replace(head, "kind:", "x: &base {versions: [etcd.v0.9.2]}\nkind:", 1) + "  <<: *base\n",
 			"spec.versions comes from an anchor, and cannot be edited in place"},
 		{"digest not known", head + "  versions: ['etcd.v0.9.2@sha256:" + strings.Repeat("b", 64) + "']\n",
@@ -171,7 +169,7 @@ func TestNotInPlace(t *testing.T) {
 		if err := os.WriteFile(name, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		found, err := read([]string{name}, []step{newer}, &snapshot.Snapshot{}, false)
+		found, err := suggest([]string{name}, []step{newer}, false)
 		if err != nil {
 			t.Fatal(err)
 		}

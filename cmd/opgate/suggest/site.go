@@ -3,7 +3,9 @@ package suggest
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,11 +15,32 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/snapshot"
 )
 
-// written is what is read of an OperatorPolicy in a file. A patch has a part of it.
+// source is a file with policies.
+type source struct {
+	name string
+	// before is what the file has, after has the edits.
+	before, after []byte
+	// documents are those of after, sites the policies in them, and faults why others cannot be edited.
+	documents []*yaml.Node
+	sites     []*site
+	faults    []string
+}
+
+// site is an OperatorPolicy in a file, or a part of one.
+type site struct {
+	*source
+	// written is what is read of it.
+	written
+	// spec is the node of its spec, and around are the nodes that it is in.
+	spec   *yaml.Node
+	around []*yaml.Node
+	at     int
+}
+
 type written struct {
 	Metadata struct{ Namespace, Name string }
 	Spec     struct {
@@ -29,33 +52,29 @@ type written struct {
 	}
 }
 
-// site is an OperatorPolicy in a file, or a part of one.
-type site struct {
-	*source
-	written
-	// spec is the node of its spec, and around are the nodes that it is in.
-	spec   *yaml.Node
-	around []*yaml.Node
-	at     int
-	// patch is set for one that does not say what it governs.
-	patch bool
-}
-
 // place is where it is written.
 func (s *site) place() string { return fmt.Sprintf("%s:%d", text.Escape(s.name), s.at) }
 
-// files are the files with policies that the command line names.
-type files struct {
-	sources []*source
-	// state has the policies of a cluster, by which patches govern something.
-	state *snapshot.Snapshot
-	// faults name files with policies that cannot be edited.
-	faults []string
+// isNamed reports whether it is a policy, by namespace/name: a kustomization may set the namespace.
+func (s *site) isNamed(key string) bool {
+	return key == s.Metadata.Namespace+"/"+s.Metadata.Name ||
+		s.Metadata.Namespace == "" && strings.HasSuffix(key, "/"+s.Metadata.Name)
+}
+
+// isPatch reports whether it does not say what it governs.
+func (s *site) isPatch() bool { return s.Spec.Subscription.Name == "" }
+
+// governs reports whether it governs a step; a patch does if the policy of its name decides on it.
+func (s *site) governs(step *step) bool {
+	if s.isPatch() {
+		return slices.ContainsFunc(step.policies, s.isNamed)
+	}
+	return s.Spec.Subscription.Name == step.pkg && s.Spec.Subscription.Namespace == step.namespace &&
+		s.Spec.ComplianceType != string(policyv1beta2.MustNotHave)
 }
 
 // readFiles reads files, and directories with all below them.
-func readFiles(names []string, state *snapshot.Snapshot) (*files, error) {
-	found := &files{state: state}
+func readFiles(names []string) (found []*source, err error) {
 	for _, root := range names {
 		info, err := os.Stat(root)
 		if err != nil {
@@ -70,11 +89,13 @@ func readFiles(names []string, state *snapshot.Snapshot) (*files, error) {
 				return err
 			case entry.IsDir() && name != root && strings.HasPrefix(entry.Name(), "."):
 				return fs.SkipDir
-			case !entry.IsDir() && (name == root ||
-				slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(name)))):
-				return found.read(filepath.Clean(name))
+			case entry.IsDir() || name != root &&
+				!slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(name))):
+				return nil
 			}
-			return nil
+			s, err := readSource(filepath.Clean(name))
+			found = append(found, s)
+			return err
 		})
 		if err != nil {
 			return nil, err
@@ -86,97 +107,84 @@ func readFiles(names []string, state *snapshot.Snapshot) (*files, error) {
 // marksGenerated are words of files that a program writes again.
 var marksGenerated = []string{"DO NOT EDIT", "Code generated"}
 
-// read finds the policies of a file.
-func (f *files) read(name string) error {
-	s, err := readSource(name)
-	if err != nil || !bytes.Contains(s.before, []byte(policyv1beta2.Kind)) {
+// readSource reads a file, and finds the policies in it.
+func readSource(name string) (*source, error) {
+	info, err := os.Stat(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular(): // reading a pipe would block
+		return nil, fmt.Errorf("%s is not a regular file", name)
+	case info.Size() > manifests.MaxInput:
+		return nil, fmt.Errorf("%s is larger than %d MiB", name, manifests.MaxInput>>20)
+	}
+	data, err := os.ReadFile(name) //nolint:gosec // a file that the user names
+	s := &source{name: filepath.ToSlash(name), before: data, after: data}
+	if err != nil || !bytes.Contains(data, []byte(policyv1beta2.Kind)) {
+		return s, err
+	}
+	head, _, _ := bytes.Cut(data, []byte("\nkind:"))
+	if slices.ContainsFunc(marksGenerated, func(mark string) bool { return bytes.Contains(head, []byte(mark)) }) {
+		s.fault("in a generated file cannot be edited in place: edit what it is generated from")
+		return s, nil
+	}
+	switch err := s.read(data); {
+	case err != nil && bytes.Contains(data, []byte("{{")):
+		s.fault("in a template of another program cannot be edited in place")
+	case err != nil:
+		s.fault("in a file that is not YAML cannot be edited: " + text.Escape(err.Error()))
+	}
+	return s, nil
+}
+
+func (s *source) fault(why string) {
+	s.faults = append(s.faults, text.Escape(s.name)+": an OperatorPolicy "+why)
+}
+
+// read sets what the file has with edits, and finds the policies in it.
+func (s *source) read(data []byte) error {
+	documents, err := parse(data)
+	if err != nil {
 		return err
 	}
-	fault := func(why string) {
-		f.faults = append(f.faults, text.Escape(s.name)+": an OperatorPolicy "+why)
-	}
-	head, _, _ := bytes.Cut(s.before, []byte("\nkind:"))
-	s.documents, err = parse(s.before)
-	switch {
-	case err != nil && bytes.Contains(s.before, []byte("{{")):
-		fault("in a template of another program cannot be edited in place")
-	case err != nil:
-		fault("in a file that is not YAML cannot be edited: " + text.Escape(err.Error()))
-	case slices.ContainsFunc(marksGenerated, func(mark string) bool { return bytes.Contains(head, []byte(mark)) }):
-		fault("in a generated file cannot be edited in place: edit what it is generated from")
-	default:
-		f.sources = append(f.sources, s)
-		f.find(s, fault)
+	s.after, s.documents, s.sites, s.faults = data, documents, nil, nil
+	for _, document := range documents {
+		s.find(document, nil)
 	}
 	return nil
 }
 
-// find finds the policies in the documents of a file, whatever object carries them.
-func (f *files) find(s *source, fault func(string)) {
-	s.sites = nil
-	var in func(n *yaml.Node, around []*yaml.Node)
-	in = func(n *yaml.Node, around []*yaml.Node) {
-		around = append(slices.Clip(around), n)
-		if n.Kind == yaml.ScalarNode && strings.Contains(n.Value, "kind: "+policyv1beta2.Kind) {
-			fault(fmt.Sprintf("in a text, on line %d, cannot be edited in place", n.Line))
-		}
-		version, kind := fieldOf(n, "apiVersion"), fieldOf(n, "kind")
-		if version == nil || kind == nil || kind.Value != policyv1beta2.Kind ||
-			!strings.HasPrefix(version.Value, policyv1beta2.GroupVersion.Group+"/") {
-			for _, child := range n.Content {
-				in(child, around)
-			}
-			return
-		}
-		found := &site{source: s, spec: fieldOf(n, "spec"), around: around, at: n.Line}
-		if found.spec == nil {
-			return // a reference
-		}
-		if err := found.decode(n); err != nil {
-			fault(fmt.Sprintf("on line %d cannot be read: %s", n.Line, text.Escape(err.Error())))
-			return
-		}
-		f.complete(found)
-		s.sites = append(s.sites, found)
+// find finds the policies in a node, whatever object carries them.
+func (s *source) find(n *yaml.Node, around []*yaml.Node) {
+	around = append(slices.Clip(around), n)
+	if n.Kind == yaml.ScalarNode && strings.Contains(n.Value, "kind: "+policyv1beta2.Kind) {
+		s.fault(fmt.Sprintf("in a text, on line %d, cannot be edited in place", n.Line))
 	}
-	for _, document := range s.documents {
-		in(document, nil)
-	}
-}
-
-// decode reads the fields of a policy, as the API server names them.
-func (s *site) decode(n *yaml.Node) error {
-	var content any
-	if err := n.Decode(&content); err != nil {
-		return err
-	}
-	raw, err := json.Marshal(content)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(raw, &s.written)
-}
-
-// complete sets what a patch governs, as the policy of a cluster of the same name does.
-func (f *files) complete(at *site) {
-	if at.patch = at.Spec.Subscription.Name == ""; !at.patch {
+	version, kind := fieldOf(n, "apiVersion"), fieldOf(n, "kind")
+	if version == nil || kind == nil || kind.Value != policyv1beta2.Kind ||
+		!strings.HasPrefix(version.Value, policyv1beta2.GroupVersion.Group+"/") {
+		for _, child := range n.Content {
+			s.find(child, around)
+		}
 		return
 	}
-	for ns := range f.state.All() {
-		for _, p := range ns.Policies() {
-			if at.Metadata.Name == p.Name && (at.Metadata.Namespace == "" || at.Metadata.Namespace == p.Namespace) {
-				at.Spec.Subscription.Name, at.Spec.Subscription.Namespace = p.Package, p.TargetNamespace
-			}
+	found := &site{source: s, spec: fieldOf(n, "spec"), around: around, at: n.Line}
+	if found.spec == nil {
+		return // a reference
+	}
+	var content any
+	err := n.Decode(&content)
+	if err == nil {
+		var raw []byte
+		if raw, err = json.Marshal(content); err == nil {
+			err = json.Unmarshal(raw, &found.written) // as the API server names the fields
 		}
 	}
-}
-
-// sites returns the policies in all files.
-func (f *files) sites() (all []*site) {
-	for _, s := range f.sources {
-		all = append(all, s.sites...)
+	if err != nil {
+		s.fault(fmt.Sprintf("on line %d cannot be read: %s", n.Line, text.Escape(err.Error())))
+		return
 	}
-	return all
+	s.sites = append(s.sites, found)
 }
 
 // fieldOf returns the value of a field that is written in a mapping; nil if there is none.
@@ -190,6 +198,17 @@ func fieldOf(n *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
+// has reports whether it has a field.
+func (s *site) has(field string) bool {
+	switch field {
+	case "versions":
+		return len(s.Spec.Versions) > 0
+	case "versionRange":
+		return s.Spec.VersionRange != ""
+	}
+	return fieldOf(s.spec, field) != nil
+}
+
 // node returns the node of a value in the spec that is to be edited. It is an error if the value comes from an anchor,
 // or others have it by one, or another program replaces it.
 func (s *site) node(path ...string) (*yaml.Node, error) {
@@ -198,31 +217,65 @@ func (s *site) node(path ...string) (*yaml.Node, error) {
 		n = fieldOf(n, name)
 		above = append(above, n)
 	}
-	field := "spec." + strings.Join(path, ".")
 	switch {
 	case n == nil || n.Kind == yaml.AliasNode:
-		return nil, fmt.Errorf("%s: %s comes from an anchor, and cannot be edited in place", s.place(), field)
-	case s.aliased(above):
-		return nil, fmt.Errorf("%s: others have %s by an anchor, and it cannot be edited in place", s.place(), field)
+		return nil, errors.New("comes from an anchor, and cannot be edited in place")
+	case slices.ContainsFunc(s.documents, func(document *yaml.Node) bool { return hasAlias(document, above) }):
+		return nil, errors.New("is what others have by an anchor, and cannot be edited in place")
 	case slices.ContainsFunc(append([]*yaml.Node{n}, n.Content...), func(v *yaml.Node) bool {
 		return strings.Contains(v.Value, "{{") || strings.Contains(v.Value, "${")
 	}):
-		return nil, fmt.Errorf("%s: %s has a template, and cannot be edited in place", s.place(), field)
+		return nil, errors.New("has a template, and cannot be edited in place")
 	}
 	return n, nil
 }
 
-// aliased reports whether there is an alias of one of the nodes.
-func (s *site) aliased(nodes []*yaml.Node) (found bool) {
-	var walk func(n *yaml.Node)
-	walk = func(n *yaml.Node) {
-		found = found || n.Kind == yaml.AliasNode && slices.Contains(nodes, n.Alias)
-		for _, child := range n.Content {
-			walk(child)
+// hasAlias reports whether there is an alias of one of the nodes in another one.
+func hasAlias(n *yaml.Node, of []*yaml.Node) bool {
+	return n.Kind == yaml.AliasNode && slices.Contains(of, n.Alias) ||
+		slices.ContainsFunc(n.Content, func(child *yaml.Node) bool { return hasAlias(child, of) })
+}
+
+// parse returns the documents of a file.
+func parse(data []byte) (documents []*yaml.Node, err error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		document := &yaml.Node{}
+		if err := decoder.Decode(document); errors.Is(err, io.EOF) {
+			return documents, nil
+		} else if err != nil {
+			return nil, err
 		}
+		documents = append(documents, document)
 	}
-	for _, document := range s.documents {
-		walk(document)
+}
+
+// valuesOf returns what documents stand for.
+func valuesOf(documents []*yaml.Node) (values []any, err error) {
+	for _, document := range documents {
+		var value any
+		if err := document.Decode(&value); err != nil {
+			return nil, err
+		}
+		values = append(values, value)
 	}
-	return found
+	return values, nil
+}
+
+// position returns where a node begins, with its anchor and tag: at the latest where lines end by other characters.
+func (s *source) position(n *yaml.Node) (at int) {
+	for range n.Line - 1 {
+		at += bytes.IndexByte(s.after[at:], '\n') + 1
+	}
+	line, _, _ := bytes.Cut(s.after[at:], []byte("\n"))
+	before := []rune(string(line))
+	return at + len(string(before[:min(n.Column-1, len(before))]))
+}
+
+// lineEnd returns how lines end: as the last one before an offset does.
+func (s *source) lineEnd(at int) string {
+	if end := bytes.LastIndexByte(s.after[:at], '\n'); end > 0 && s.after[end-1] == '\r' {
+		return "\r\n"
+	}
+	return "\n"
 }

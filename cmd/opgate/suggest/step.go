@@ -1,14 +1,22 @@
 package suggest
 
 import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/blang/semver/v4"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/inspect"
+	"github.com/opgate/opgate/cmd/opgate/manifests"
+	"github.com/opgate/opgate/cmd/opgate/plan"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
@@ -32,7 +40,9 @@ type step struct {
 	// consent are the changes that policies hold, others is what else holds it.
 	consent []held
 	others  []string
-	// refused are the policies that do not allow the version.
+	// policies are those that do not allow it, by namespace/name.
+	policies []string
+	// refused are those that do not allow the version.
 	refused []string
 }
 
@@ -70,6 +80,9 @@ func waiting(state *snapshot.Snapshot, only func(types.NamespacedName) bool, now
 // note notes what holds the step beside its version.
 func (s *step) note(rule verdict.RuleID, source, message, digest string) {
 	policy, ofPolicy := strings.CutPrefix(source, verdict.KindOperatorPolicy+" ")
+	if ofPolicy {
+		s.policies = append(s.policies, policy)
+	}
 	switch {
 	case rule == bundle.RuleVersion || rule == bundle.RuleVersionRange:
 		s.refused = append(s.refused, source)
@@ -101,4 +114,64 @@ func (s *step) fault() string {
 		}
 	}
 	return ""
+}
+
+// title names the upgrade.
+func (s *step) title() string {
+	title := text.Name(s.pkg) + " in " + text.Name(s.namespace) + ", "
+	if s.from != "" {
+		title += text.Name(s.from) + " to "
+	}
+	return title + text.Name(s.to().csv)
+}
+
+// The values of --to: how far a path is opened.
+const (
+	toNext   = "next"
+	toPatch  = "patch"
+	toNewest = "newest"
+)
+
+var targets = []string{toNext, toPatch, toNewest}
+
+// readPath returns the steps that open a path as far as --to: one, or none for a path that is at its end.
+func readPath(name string, stdin io.Reader, to string) ([]step, error) {
+	var raw []byte
+	var err error
+	if name == cli.StandardInput {
+		raw, err = io.ReadAll(io.LimitReader(stdin, manifests.MaxInput))
+	} else {
+		raw, err = os.ReadFile(name) //nolint:gosec // a file that the user names
+	}
+	if err != nil {
+		return nil, err
+	}
+	var p plan.Result
+	if json.Unmarshal(raw, &p) != nil || p.Package == "" || p.Namespace == "" {
+		return nil, fmt.Errorf("%s is no JSON of \"opgate plan\"", name)
+	}
+	s := step{namespace: p.Namespace, pkg: p.Package, from: p.Installed, source: "the path of " + p.Package}
+	for _, hop := range p.Steps {
+		if to == toPatch && !samePatches(p.InstalledVersion, hop.Version) || to == toNext && len(s.versions) > 0 {
+			break
+		}
+		s.versions = append(s.versions, version{hop.CSV, hop.Version, olm.ImageDigest(hop.Image)})
+		for _, r := range hop.Reasons {
+			s.note(r.Rule, r.Source, r.Message, hop.Digest)
+		}
+	}
+	if len(s.versions) == 0 {
+		return nil, nil
+	}
+	return []step{s}, nil
+}
+
+// samePatches reports whether two versions have the same major and minor numbers.
+func samePatches(a, b string) bool {
+	from, err := semver.Parse(a)
+	if err != nil {
+		return false
+	}
+	to, err := semver.Parse(b)
+	return err == nil && from.Major == to.Major && from.Minor == to.Minor
 }

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -73,9 +72,6 @@ func Command() *cobra.Command {
 		Example: example,
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			switch {
-			case !slices.Contains([]string{string(rules.MutateApproval), string(rules.DenyApproval)}, o.approvalMode):
-				return self.Usage("unknown approval mode %q: use %s or %s", o.approvalMode, rules.MutateApproval,
-					rules.DenyApproval)
 			case o.from == "" && o.kubeconfig.Given():
 				return self.Usage("--kubeconfig, --context, --cluster and the other flags of kubectl are for --from")
 			case o.from == "":
@@ -90,13 +86,14 @@ func Command() *cobra.Command {
 	flags := self.Flags(cmd)
 	flags.BoolVar(&o.update, "update", false,
 		"write the words that are given into the files; read the difference before you keep it")
-	flags.StringVar(&o.approvalMode, "approval-mode", string(rules.MutateApproval),
-		"that of the gate: its action on a wrong installPlanApproval, mutate or deny")
+	o.approvalMode = string(rules.MutateApproval)
+	cli.ChoiceVar(cmd, &o.approvalMode, "approval-mode", "",
+		"that of the gate: its action on a wrong installPlanApproval, mutate or deny", o.approvalMode,
+		string(rules.DenyApproval))
 	flags.StringVar(&o.versions.Kubernetes, "kubernetes-version", "",
 		"Kubernetes version of the cluster, such as 1.36.3 (default: unknown)")
 	flags.StringVar(&o.versions.OpenShift, "openshift-version", "",
 		"OpenShift version of the cluster, such as 4.19.3 (default: unknown)")
-	cli.Complete(cmd, "approval-mode", []string{string(rules.MutateApproval), string(rules.DenyApproval)})
 	flags.StringVar(&o.from, "from", "", "InstallPlan of the cluster to print a scenario of, as NAMESPACE/PLAN")
 	o.kubeconfig.Register(cmd)
 	return cmd

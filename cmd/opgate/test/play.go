@@ -182,7 +182,7 @@ func olmVerified() *olmidentity.Identity {
 // admins grants user admin of scenarios every right.
 type admins struct{}
 
-// May implements admission.Authorizer.
+// May implements olmidentity.Authorizer.
 func (admins) May(
 	_ context.Context, user *authenticationv1.UserInfo, _ *authorizationv1.ResourceAttributes,
 ) (bool, error) {

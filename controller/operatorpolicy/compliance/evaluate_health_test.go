@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 )
 
@@ -252,84 +251,6 @@ func TestEvaluateCatalog(t *testing.T) {
 			says:    map[string]string{TypeCatalogSourcesUnhealthy: "the CatalogSource is not known, because the package etcd was not (yet) found in a catalog"},
 			related: map[string][]string{kindCatalogSource: {"- NonCompliant Resource not found but should exist"}},
 		},
-	} {
-		s.run(t)
-	}
-}
-
-func TestEvaluateDeprecations(t *testing.T) {
-	matters := config(func(c *policyv1beta2.ComplianceConfig) { c.DeprecationsPresent = policyv1beta2.ConfigNonCompliant })
-	deprecated := func(pkg, channel, bundle string) given {
-		return func(in *fixture) {
-			running(in)
-			manifest(func(p *catalog.Package) {
-				p.Deprecation, p.Channels[0].Deprecation, p.Channels[0].Entries[1].Deprecation = pkg, channel, bundle
-			})(in)
-		}
-	}
-	for _, s := range []scenario{
-		{name: "26.1 the package comes first", given: []given{deprecated("a", "b", "c")},
-			want: map[string]string{TypeNoDeprecations: "False PackageDeprecated"},
-			says: map[string]string{TypeNoDeprecations: "the requested package etcd is deprecated: a"}},
-		{name: "26.2 then the channel", given: []given{deprecated("", "b", "c")},
-			want: map[string]string{TypeNoDeprecations: "False ChannelDeprecated"},
-			says: map[string]string{TypeNoDeprecations: "the requested channel stable-1.2 is deprecated: b"}},
-		{name: "26.3 then the installed bundle", given: []given{deprecated("", "", "c")},
-			want: map[string]string{TypeNoDeprecations: "False BundleDeprecated"},
-			says: map[string]string{TypeNoDeprecations: "the requested bundle etcd.v1.2.0 is deprecated: c"}},
-		{name: "a bundle that is not installed does not count",
-			given: []given{deprecated("", "", "c"), func(in *fixture) { in.CSVs = nil }},
-			want:  map[string]string{TypeNoDeprecations: "True Recommended"}},
-		{name: "the channel of the Subscription counts",
-			given: []given{deprecated("", "b", ""),
-				asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Channel = "beta" })},
-			want: map[string]string{TypeNoDeprecations: "True Recommended"}},
-		{name: "nothing is known, and nothing depends on it", given: []given{ready, subscription("etcd")},
-			want: map[string]string{TypeNoDeprecations: " "}},
-		{name: "R-ST-10 nothing is known, and that is why", given: []given{ready, subscription("etcd"), matters},
-			want: map[string]string{TypeNoDeprecations: "Unknown PackageManifestNotFound"},
-			says: map[string]string{TypeNoDeprecations: "whether etcd is deprecated cannot be determined, because the package was not (yet) found in catalog olm/community"}},
-	} {
-		s.run(t)
-	}
-}
-
-func TestEvaluateMinorChannel(t *testing.T) {
-	matters := config(func(c *policyv1beta2.ComplianceConfig) {
-		c.MinorChannelUpgradeAvailable = policyv1beta2.ConfigNonCompliant
-	})
-	channels := func(names ...string) given {
-		return manifest(func(p *catalog.Package) {
-			for _, name := range names {
-				p.Channels = append(p.Channels, catalog.Channel{Name: name})
-			}
-		})
-	}
-	follow := func(channel string) given {
-		return func(in *fixture) {
-			in.Policy.Spec.Subscription.Channel = channel
-			in.Subscriptions[0].Spec.Channel = channel
-		}
-	}
-	for _, s := range []scenario{
-		{name: "28.1 no later channel", given: []given{running, matters,
-			channels("stable-1.1", "stable-2.9", "fast-1.3", "stable-1.3.x", "stable", "stable-1.2.3")},
-			want: map[string]string{TypeMinorChannelUpgradeAvailable: "True Recommended"}},
-		{name: "9.8 later channels", given: []given{running, channels("stable-1.10", "stable-1.3")},
-			want: map[string]string{TypeMinorChannelUpgradeAvailable: "True UpgradeAvailable"},
-			says: map[string]string{TypeMinorChannelUpgradeAvailable: "a later minor version is available in other channels: stable-1.10, stable-1.3"}},
-		{name: "9.8 later channels, and they matter", given: []given{running, matters, channels("stable-1.3")},
-			want: map[string]string{TypeMinorChannelUpgradeAvailable: "False UpgradeAvailable"}},
-		{name: "later channels with .x", given: []given{running, channels("0.51.x", "0.52"), follow("0.50.x")},
-			says: map[string]string{TypeMinorChannelUpgradeAvailable: "a later minor version is available in other channels: 0.51.x"}},
-		{name: "a number that is none", given: []given{running, channels("stable-1.3"),
-			follow("stable-1.99999999999999999999")},
-			want: map[string]string{TypeMinorChannelUpgradeAvailable: "True Recommended"}},
-		{name: "upgrades are not approved", given: []given{running, channels("stable-1.3"),
-			spec(func(s *policyv1beta2.OperatorPolicySpec) { s.UpgradeApproval = policyv1beta2.UpgradeApprovalNever })},
-			want: map[string]string{TypeMinorChannelUpgradeAvailable: "True Skipped"}},
-		{name: "the package is not known", given: []given{ready},
-			want: map[string]string{TypeMinorChannelUpgradeAvailable: "True Skipped"}},
 	} {
 		s.run(t)
 	}

@@ -503,8 +503,8 @@ func TestEvaluateValidity(t *testing.T) {
 				g.TargetNamespaces, g.StaticProvidedAPIs = raw(`"{{ lookup }}"`), raw(`"yes"`)
 			}), asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Config = raw(`"{{ lookup }}"`) })},
 			want: idle,
-			says: map[string]string{TypeValidPolicySpec: `spec.subscription.config: Invalid value: "{{ lookup }}": json: cannot unmarshal string into Go value of type map[string]interface {}` +
-				`; spec.operatorGroup.targetNamespaces: Invalid value: "{{ lookup }}": json: cannot unmarshal string into Go value of type []string` +
+			says: map[string]string{TypeValidPolicySpec: `spec.subscription.config: Invalid value: the value of the template at spec.subscription.config is not valid` +
+				`; spec.operatorGroup.targetNamespaces: Invalid value: the value of the template at spec.operatorGroup.targetNamespaces is not valid` +
 				`; spec.operatorGroup.staticProvidedAPIs: Invalid value: "yes": json: cannot unmarshal string into Go value of type bool`},
 		},
 		{

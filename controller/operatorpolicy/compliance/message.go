@@ -272,7 +272,10 @@ func (e *evaluation) reviewed(plan *olm.InstallPlan) string {
 			parts = append(parts, part)
 		}
 	}
-	if parts = append(parts, review.Warnings...); len(parts) == 0 {
+	for _, w := range review.Warnings {
+		parts = append(parts, w.Message)
+	}
+	if len(parts) == 0 {
 		return ""
 	}
 	return "; " + sentences(parts)

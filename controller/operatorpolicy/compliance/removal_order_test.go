@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/api/meta"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/cases"
@@ -70,45 +69,6 @@ func TestRemovalInTurns(t *testing.T) {
 				t.Error(diff)
 			}
 		})
-	}
-}
-
-// TestRemovalWaitsForFinalizers: 12.5, 12.6 and 13, with finalizers on each kind in turn.
-func TestRemovalWaitsForFinalizers(t *testing.T) {
-	s := installed(deleteAll, func(s *site) {
-		s.plans = nil
-		s.subscriptions[0] = aSubscription("etcd", "etcd.v0.9.4", "example.com/hold")
-		s.csvs[0] = aCSV("etcd", "0.9.4", "example.com/hold")
-		s.crds[0] = aCRD("etcds.example.com", "example.com/hold")
-		s.groups[0].Metadata.Finalizers = true
-		definitionsRecorded(s)
-	})
-	for _, step := range []struct {
-		kind, conditionType string
-		release             func()
-	}{
-		{kindSubscription, TypeSubscription, func() { s.subscriptions = nil }},
-		{kindClusterServiceVersion, TypeClusterServiceVersion, func() { s.csvs = nil }},
-		{kindCustomResourceDefinition, TypeCustomResourceDefinition, func() { s.crds = nil }},
-		{kindOperatorGroup, TypeOperatorGroup, func() { s.groups = nil }},
-	} {
-		out, _ := s.turn(t)
-		if len(out.Actions) != 1 || out.Actions[0].Live["kind"] != step.kind {
-			t.Fatalf("%s: deletes %q", step.kind, deletions(out))
-		}
-		for _, when := range []string{"after the delete", "while it is held"} {
-			if got := meta.FindStatusCondition(s.policy.Status.Conditions, step.conditionType); got.Reason != step.kind+
-				"Deleting" || s.policy.Status.Compliant != policyv1beta2.NonCompliant {
-				t.Fatalf("%s %s: %s, %s", step.kind, when, got.Reason, s.policy.Status.Compliant)
-			}
-			if out, _ = s.turn(t); len(out.Actions) != 0 {
-				t.Fatalf("%s %s: deletes %q", step.kind, when, deletions(out))
-			}
-		}
-		step.release()
-	}
-	if s.turn(t); s.policy.Status.Compliant != policyv1beta2.Compliant {
-		t.Errorf("at the end: %s", s.policy.Status.Compliant)
 	}
 }
 

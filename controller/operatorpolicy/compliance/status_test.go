@@ -95,7 +95,7 @@ func TestFinishWholeStatus(t *testing.T) {
 	status, event := Finish(in,
 		Outcome{Conditions: []Condition{{Type: TypeValidPolicySpec, Status: metav1.ConditionFalse,
 			Reason: "InvalidPolicySpec", Message: "no"}},
-			Intervention: &stuck, InstalledVersion: "etcd.v0.9.4"}, 0)
+			Intervention: &stuck, InstalledVersion: "etcd.v0.9.4"}, 10)
 	at := metav1.NewTime(noon.Truncate(time.Second))
 	until := metav1.NewTime(at.Add(30 * time.Second))
 	want := policyv1beta2.OperatorPolicyStatus{
@@ -273,7 +273,7 @@ func TestFinishEventsAndHistory(t *testing.T) {
 		in, events := finishing(), 0
 		for i := range 7 {
 			status, event := Finish(in,
-				Outcome{Conditions: saying(good(), TypeDeployment, metav1.ConditionFalse, fmt.Sprint("step ", i))}, 0)
+				Outcome{Conditions: saying(good(), TypeDeployment, metav1.ConditionFalse, fmt.Sprint("step ", i))}, 10)
 			if event != nil {
 				events++
 			}
@@ -285,7 +285,7 @@ func TestFinishEventsAndHistory(t *testing.T) {
 		}
 	})
 	t.Run("the history has a length", func(t *testing.T) {
-		for most, want := range map[int]int{-1: 10, 0: 10, 3: 3} {
+		for _, most := range []int{2, 3, 10} {
 			in := finishing()
 			for i := range 15 {
 				status, _ := Finish(in, Outcome{Conditions: saying(good(), TypeDeployment, metav1.ConditionTrue,
@@ -293,7 +293,7 @@ func TestFinishEventsAndHistory(t *testing.T) {
 				in = later(t, in, status, time.Minute)
 			}
 			history := in.Policy.Status.History
-			if len(history) != want || !strings.Contains(history[0].Message, "turn 14") ||
+			if len(history) != most || !strings.Contains(history[0].Message, "turn 14") ||
 				!strings.Contains(history[1].Message, "turn 13") {
 				t.Errorf("most %d: %d entries, newest %q", most, len(history), history[0].Message)
 			}
@@ -337,7 +337,7 @@ func TestFinishIsIdempotent(t *testing.T) {
 		in.Overlaps = []string{}
 		for range 3 {
 			out := Outcome{Conditions: conditions()}
-			status, _ := Finish(in, out, r.IntN(4))
+			status, _ := Finish(in, out, 1+r.IntN(3))
 			message := meta.FindStatusCondition(status.Conditions, TypeCompliant).Message
 			if len(message) > messageLength || !utf8.ValidString(message) ||
 				!strings.HasPrefix(message, string(status.Compliant)+"; ") {

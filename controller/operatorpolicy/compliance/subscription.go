@@ -321,23 +321,18 @@ func (in *Input) wanted() (*wanted, []string) {
 			"spec.subscription.namespace: Required value: name the namespace of the operator, since nothing else determines it")
 	}
 
-	var unread []string
 	put(w.subscription, "name", sub.Name)
 	put(w.subscription, "channel", sub.Channel)
 	put(w.subscription, "source", sub.Source)
 	put(w.subscription, "sourceNamespace", sub.SourceNamespace)
 	put(w.subscription, "startingCSV", sub.StartingCSV)
-	if config := operatorpolicy.Read[map[string]any]("spec.subscription.config", sub.Config, &unread); len(config) > 0 {
+	if config := operatorpolicy.Read[map[string]any](sub.Config); len(config) > 0 {
 		w.subscription["config"] = config
 	}
 	if spec.IsEnforced() {
 		w.subscription["installPlanApproval"], _ = in.Namespace.Approval(in.Rules)
 	}
-	group, faults := operatorpolicy.GroupOf(spec)
-	w.group = group
-	if len(problems) == 0 { // else validation has reported them
-		problems = append(unread, faults...)
-	}
+	w.group = in.Rules.Group
 	if spec.IsEnforced() && len(in.Overlaps) > 0 {
 		problems = append(problems,
 			fmt.Sprintf("the policy does nothing, because several enforced policies manage the Subscription to %s in namespace %s: %s",

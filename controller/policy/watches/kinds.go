@@ -4,7 +4,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -20,13 +19,12 @@ func (w *Watches) Lookup(group, kind string) *snapshot.Definition {
 	return w.kinds[schema.GroupKind{Group: group, Kind: kind}]
 }
 
-// Templates returns the kinds that templates may contain, sorted.
+// Templates returns the kinds that templates may contain.
 func (w *Watches) Templates() []*snapshot.Definition {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.DeleteFunc(slices.SortedFunc(maps.Values(w.kinds), func(a, b *snapshot.Definition) int {
-		return strings.Compare(a.Group+"/"+a.Kind, b.Group+"/"+b.Kind)
-	}), func(d *snapshot.Definition) bool { return !d.Template })
+	return slices.DeleteFunc(slices.Collect(maps.Values(w.kinds)),
+		func(d *snapshot.Definition) bool { return !d.Template })
 }
 
 // definition returns the definition in an object of the store; nil for none. The definitions of Gatekeeper's own kinds

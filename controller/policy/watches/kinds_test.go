@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules/dependency"
@@ -191,5 +193,47 @@ func TestNotServed(t *testing.T) {
 		if got := notServed(wanted, versions); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+// TestA2Shares deletes an older Policy, and a newer one takes its watches, of which it is notified.
+func TestA2Shares(t *testing.T) {
+	var notified []string
+	w := New(Options{Notify: func(owner types.NamespacedName) { notified = append(notified, owner.Name) }})
+	name := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "a", Name: name} }
+	at := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
+	var last Target
+	for i, policy := range []string{"four", "three", "two", "one"} { // the oldest is the last that is read
+		var targets []Target
+		for j := range 12 {
+			targets = append(targets, Target{Ref: dependency.Ref{Group: "example.com", Kind: "Widget",
+				Namespace: fmt.Sprintf("%s-%02d", policy, j), Name: "x"}})
+		}
+		if i == 0 {
+			last = targets[11]
+		}
+		w.Set(name(policy), at.Add(-time.Duration(i)*time.Minute), targets)
+	}
+	if got := w.Observe(name("four"), last); got.Reason != dependency.TooMany || got.Detail != dependency.TooManyText() {
+		t.Errorf("the fourth is %+v", got)
+	}
+	if got := w.Observe(name("one"), last); got.Reason == dependency.TooMany {
+		t.Errorf("of another Policy it is %+v", got)
+	}
+	if !slices.Equal(notified, []string{"four"}) {
+		t.Errorf("notified are %v", notified)
+	}
+	w.Set(name("one"), time.Time{}, nil)
+	if got := w.Observe(name("four"), last); got.Reason == dependency.TooMany {
+		t.Errorf("given back, the fourth is %+v", got)
+	}
+	if !slices.Equal(notified, []string{"four", "four"}) {
+		t.Errorf("notified are %v", notified)
+	}
+	for _, policy := range []string{"two", "three", "four"} {
+		w.Set(name(policy), time.Time{}, nil)
+	}
+	if len(w.owners)+len(w.dependents)+len(w.beyond) > 0 {
+		t.Errorf("left behind are %v, %v, beyond %v", w.owners, w.dependents, w.beyond)
 	}
 }

@@ -11,11 +11,13 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// Observe returns the state of a target. A target that no owner has set counts as not read; for Policies and PolicySets
-// it reports only whether their kind is served.
-func (w *Watches) Observe(t Target) dependency.Observed {
-	d, known := w.known(t)
+// Observe returns the state of a target of an owner. A target that the owner has not set counts as not read; for Policies
+// and PolicySets it reports only whether their kind is served.
+func (w *Watches) Observe(owner types.NamespacedName, t Target) dependency.Observed {
+	d, known := w.known(owner, t)
 	switch {
+	case known == tooMany:
+		return dependency.Observed{Reason: dependency.TooMany, Detail: dependency.TooManyText()}
 	case d == nil:
 		return dependency.Observed{Reason: dependency.NoKind,
 			Detail: "no CustomResourceDefinition serves " + t.kind().String()}
@@ -38,7 +40,7 @@ func (w *Watches) Observe(t Target) dependency.Observed {
 // Object returns the stored part of a target: its metadata and the compliance fields of its status; nil if it does not
 // exist, or is not known. It is shared and must not be modified.
 func (w *Watches) Object(t Target) *unstructured.Unstructured {
-	d, known := w.known(t)
+	d, known := w.known(types.NamespacedName{}, t)
 	if d == nil {
 		return nil
 	}
@@ -47,11 +49,14 @@ func (w *Watches) Object(t Target) *unstructured.Unstructured {
 
 // known returns the definition of a target's kind, nil if there is none, and the state of the watch that covers the
 // target.
-func (w *Watches) known(t Target) (*snapshot.Definition, *watchState) {
+func (w *Watches) known(owner types.NamespacedName, t Target) (*snapshot.Definition, *watchState) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	d := w.kinds[t.kind()]
-	if d == nil {
+	switch {
+	case w.exceeds(owner, t):
+		return d, tooMany
+	case d == nil:
 		return nil, unread
 	}
 	f := w.templates[t.kind()]
@@ -117,7 +122,7 @@ func (w *Watches) Owned(parent types.NamespacedName) map[dependency.Ref]*unstruc
 // Template reports whether all template objects of a kind have been read, or why that is forbidden. For other kinds it
 // returns false and nil.
 func (w *Watches) Template(group, kind string) (ready bool, forbidden error) {
-	_, known := w.known(Target{Ref: dependency.Ref{Group: group, Kind: kind}, Template: true})
+	_, known := w.known(types.NamespacedName{}, Target{Ref: dependency.Ref{Group: group, Kind: kind}, Template: true})
 	return known != unread && known.denied == nil, known.denied
 }
 

@@ -12,29 +12,20 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// keptStatus are the fields of a status that are stored.
-var keptStatus = []string{"compliant", "complianceState", "history", "conditions", "observedGeneration",
-	"lastEvaluatedGeneration", "totalViolations", "created"}
+const (
+	// maxMessage limits, in bytes, each text that is stored of the status of a template object.
+	maxMessage = 8 << 10
+	// maxKept limits, in bytes, each text that is stored of a dependency: its object may be a tenant's.
+	maxKept = 512
+)
 
-// trim removes from template objects all but the metadata and the compliance fields of the status: contents may be of
-// any size.
+// trim removes from template objects all but the metadata and what is read of the status: contents may be of any size. It
+// is idempotent.
 func trim(u *unstructured.Unstructured) *unstructured.Unstructured {
-	kept := map[string]any{"apiVersion": u.Object["apiVersion"], "kind": u.Object["kind"]}
-	if metadata, ok := u.Object["metadata"].(map[string]any); ok {
-		metadata = maps.Clone(metadata)
-		delete(metadata, "managedFields")
-		kept["metadata"] = metadata
-	}
-	if status, ok := u.Object["status"].(map[string]any); ok {
-		of := map[string]any{}
-		for _, field := range keptStatus {
-			if value, ok := status[field]; ok {
-				of[field] = value
-			}
-		}
-		kept["status"] = of
-	}
-	return &unstructured.Unstructured{Object: kept}
+	metadata, _ := u.Object["metadata"].(map[string]any)
+	metadata = maps.Clone(metadata)
+	delete(metadata, "managedFields")
+	return withStatus(u, metadata, maxMessage)
 }
 
 // same reports whether nothing that is stored has changed but the resourceVersion.
@@ -47,63 +38,64 @@ func same(a, b *unstructured.Unstructured) bool {
 	return equality.Semantic.DeepEqual(a, b)
 }
 
-// maxKept limits, in bytes, each text that is stored of a dependency: its object may be a tenant's.
-const maxKept = 512
-
 // trimDependency removes from a dependency all but what is read of it: its identity, its owner labels and the
 // compliance fields of its status. It is idempotent.
 func trimDependency(u *unstructured.Unstructured) *unstructured.Unstructured {
 	metadata, _ := u.Object["metadata"].(map[string]any)
-	kept := pick(metadata, "name", "namespace", "uid", "resourceVersion", "generation", "deletionTimestamp")
+	kept := pick(metadata, maxKept, "name", "namespace", "uid", "resourceVersion", "generation", "deletionTimestamp")
 	put := func(field string, value map[string]any) {
 		if len(value) > 0 {
 			kept[field] = value
 		}
 	}
 	labels, _ := metadata["labels"].(map[string]any)
-	put("labels", pick(labels, metakey.Policy, metakey.ClusterNamespace))
+	put("labels", pick(labels, maxKept, metakey.Policy, metakey.ClusterNamespace))
 	annotations, _ := metadata["annotations"].(map[string]any)
-	put("annotations", pick(annotations, metakey.Pending))
-	if controller := metav1.GetControllerOf(u); controller != nil {
-		kept["ownerReferences"] = []any{map[string]any{"apiVersion": short(controller.APIVersion),
-			"kind": short(controller.Kind), "name": short(controller.Name),
-			"uid": string(controller.UID), "controller": true}}
+	put("annotations", pick(annotations, maxKept, metakey.Pending))
+	if c := metav1.GetControllerOf(u); c != nil {
+		kept["ownerReferences"] = []any{pick(map[string]any{"apiVersion": c.APIVersion, "kind": c.Kind, "name": c.Name,
+			"uid": string(c.UID), "controller": true}, maxKept, "apiVersion", "kind", "name", "uid", "controller")}
 	}
-	object := map[string]any{"apiVersion": u.Object["apiVersion"], "kind": u.Object["kind"], "metadata": kept}
-	if status, ok := u.Object["status"].(map[string]any); ok {
-		said := pick(status, "compliant", "complianceState", "observedGeneration", "lastEvaluatedGeneration",
-			"totalViolations", "created")
-		conditions, _ := status["conditions"].([]any)
-		for _, entry := range conditions {
-			if c, ok := entry.(map[string]any); ok && c["type"] == dependency.ConditionCompliant {
-				said["conditions"] = []any{pick(c, "type", "status", "reason", "message", "observedGeneration")}
-				break
-			}
-		}
-		history, _ := status["history"].([]any)
-		if len(history) > 0 {
-			if newest, ok := history[0].(map[string]any); ok {
-				said["history"] = []any{pick(newest, "message")}
-			}
-		}
-		object["status"] = said
+	return withStatus(u, kept, maxKept)
+}
+
+// withStatus returns an object with this metadata and what is read of the status, with texts of at most so many bytes:
+// the state, the newest message and condition Compliant.
+func withStatus(u *unstructured.Unstructured, metadata map[string]any, most int) *unstructured.Unstructured {
+	object := map[string]any{"apiVersion": u.Object["apiVersion"], "kind": u.Object["kind"], "metadata": metadata}
+	status, ok := u.Object["status"].(map[string]any)
+	if !ok {
+		return &unstructured.Unstructured{Object: object}
 	}
+	said := pick(status, most, "compliant", "complianceState", "observedGeneration", "lastEvaluatedGeneration",
+		"totalViolations", "created")
+	conditions, _ := status["conditions"].([]any)
+	for _, entry := range conditions {
+		if c, ok := entry.(map[string]any); ok && c["type"] == dependency.ConditionCompliant {
+			said["conditions"] = []any{pick(c, most, "type", "status", "reason", "message", "observedGeneration")}
+			break
+		}
+	}
+	if history, _ := status["history"].([]any); len(history) > 0 {
+		if newest, ok := history[0].(map[string]any); ok {
+			said["history"] = []any{pick(newest, most, "message")}
+		}
+	}
+	object["status"] = said
 	return &unstructured.Unstructured{Object: object}
 }
 
-// pick returns those fields of an object that have plain values.
-func pick(object map[string]any, names ...string) map[string]any {
+// pick returns those fields of an object that have plain values. Texts are copies, so that those they were part of can be
+// garbage collected.
+func pick(object map[string]any, most int, names ...string) map[string]any {
 	kept := map[string]any{}
 	for _, name := range names {
 		switch value := object[name].(type) {
 		case string:
-			kept[name] = short(value)
+			kept[name] = strings.Clone(value[:min(len(value), most)])
 		case int64, float64, bool:
 			kept[name] = value
 		}
 	}
 	return kept
 }
-
-// short returns a copy, so that the text it was part of can be garbage collected.
-func short(text string) string { return strings.Clone(text[:min(len(text), maxKept)]) }

@@ -30,9 +30,11 @@ func TestTrim(t *testing.T) {
 			`{"apiVersion":"v1","kind":"K","metadata":{"name":"n","uid":"1","annotations":{"a":"b"},"managedFields":[{"manager":"m"}]},"spec":{"large":"x"},"data":{"d":"e"}}`,
 			`{"apiVersion":"v1","kind":"K","metadata":{"name":"n","uid":"1","annotations":{"a":"b"}}}`},
 		"of the status, what tells of compliance": {
-			`{"metadata":{},"status":{"compliant":"Compliant","complianceState":"x","history":[{"message":"m"}],"conditions":[{"type":"c"}],"observedGeneration":3,
+			`{"metadata":{},"status":{"compliant":"Compliant","complianceState":"x","history":[{"message":"m","lastTimestamp":"t"},{"message":"before"}],
+				"conditions":[{"type":"c"},{"type":"Compliant","status":"True","message":"m"}],"observedGeneration":3,
 				"lastEvaluatedGeneration":4,"totalViolations":0,"created":true,"relatedObjects":[{"large":"x"}],"byPod":[]}}`,
-			`{"apiVersion":null,"kind":null,"metadata":{},"status":{"compliant":"Compliant","complianceState":"x","history":[{"message":"m"}],"conditions":[{"type":"c"}],
+			`{"apiVersion":null,"kind":null,"metadata":{},"status":{"compliant":"Compliant","complianceState":"x","history":[{"message":"m"}],
+				"conditions":[{"type":"Compliant","status":"True","message":"m"}],
 				"observedGeneration":3,"lastEvaluatedGeneration":4,"totalViolations":0,"created":true}}`},
 		"a status that is none": {
 			`{"apiVersion":"v1","kind":"K","metadata":{"name":"n"},"status":"ready"}`,

@@ -98,8 +98,12 @@ type watchState struct {
 	denied error
 }
 
-// unread is the state until the first list is complete or forbidden.
-var unread = &watchState{objects: cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers)}
+var (
+	// unread is the state until the first list is complete or forbidden.
+	unread = &watchState{objects: cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers)}
+	// tooMany is the state of what exceeds the limits.
+	tooMany = &watchState{objects: unread.objects}
+)
 
 func (w *Watches) newWatch(key watchKey, names map[string]struct{}) *watch {
 	f := &watch{watchKey: key, Watches: w, names: names, owners: owners{}, again: make(chan struct{}, 1),
@@ -143,15 +147,13 @@ func (f *watch) run(ctx context.Context) {
 			f.log.Info("watch forbidden, retrying with backoff", "error", err.Error())
 			f.setState(&watchState{objects: unread.objects, denied: fmt.Errorf("the right to %s is missing", f.right())})
 		}
-		timer := time.NewTimer(wait.Jitter(pause, 0.1))
 		select {
 		case <-ctx.Done():
-		case <-timer.C:
+		case <-time.After(wait.Jitter(pause, 0.1)):
 			pause = min(2*pause, longestPause)
 		case <-f.again:
 			pause = f.Backoff // a right that was just granted takes a moment to be in force
 		}
-		timer.Stop()
 	}
 }
 

@@ -2,7 +2,7 @@
 //
 // All dependencies of a kind in a namespace share one informer, however many Policies. Other objects that it reads are
 // not stored. It is stopped when nothing depends on the kind there; one with more names replaces it once it has read
-// them. Package rules/dependency (Budget) limits the number of informers. Objects made of templates are covered by one
+// them. Their number is limited (rules/dependency.Beyond). Objects made of templates are covered by one
 // informer per kind, selected by their label. Kinds come from the CustomResourceDefinitions in the snapshot, so that a
 // kind that is added, changed or deleted is noticed. No watch depends on another: a kind that is missing or forbidden
 // reports so and blocks no other kind. Only forbidden watches are retried, with exponential backoff.
@@ -52,9 +52,10 @@ type Watches struct {
 	// run runs a watch until it is stopped; nil while the Watches do not run.
 	run   func(*watch)
 	kinds kinds
-	// owners has the targets of each owner, dependents the owners that depend on an object.
-	owners     map[types.NamespacedName][]Target
+	// owners are those with targets, dependents the owners that depend on an object. beyond is what exceeds the limits.
+	owners     map[types.NamespacedName]*owner
 	dependents map[dependency.Ref]owners
+	beyond     map[dependency.Share]bool
 	// watches are those on dependencies, templates those on objects of templates.
 	watches   map[watchKey]*watch
 	templates map[schema.GroupKind]*watch
@@ -73,6 +74,12 @@ type Target struct {
 
 func (t *Target) kind() schema.GroupKind { return schema.GroupKind{Group: t.Group, Kind: t.Kind} }
 
+// owner is a Policy with its targets, and what has to be watched for it.
+type owner struct {
+	dependency.Waiter
+	targets []Target
+}
+
 // owners is a set of owners to notify.
 type owners map[types.NamespacedName]struct{}
 
@@ -90,7 +97,7 @@ func New(o Options) *Watches {
 	if o.Backoff == 0 {
 		o.Backoff = 30 * time.Second
 	}
-	return &Watches{Options: o, kinds: kinds{}, owners: map[types.NamespacedName][]Target{},
+	return &Watches{Options: o, kinds: kinds{}, owners: map[types.NamespacedName]*owner{},
 		dependents: map[dependency.Ref]owners{}, watches: map[watchKey]*watch{},
 		templates: map[schema.GroupKind]*watch{}}
 }
@@ -131,40 +138,81 @@ func (w *Watches) Open() int {
 	return len(w.watches)
 }
 
-// Set sets the targets of an owner, in place of its previous ones; an empty list removes the owner. Policies and
-// PolicySets may be among them, for Dependents, but are not watched here.
-func (w *Watches) Set(owner types.NamespacedName, targets []Target) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	before := w.owners[owner]
-	if w.owners[owner] = targets; len(targets) == 0 {
-		delete(w.owners, owner)
+// Set sets the targets of an owner, in place of its previous ones; an empty list removes the owner. Created is when the
+// owner was created. Policies and PolicySets may be among the targets, for Dependents, but are not watched here. The
+// other owners whose watches change are notified.
+func (w *Watches) Set(name types.NamespacedName, created time.Time, targets []Target) {
+	var objects []dependency.Ref
+	for _, t := range targets {
+		if !t.Template {
+			objects = append(objects, t.Ref)
+		}
 	}
-	for _, t := range before {
-		if delete(w.dependents[t.Ref], owner); len(w.dependents[t.Ref]) == 0 {
+	now := &owner{Waiter: dependency.NewWaiter(name, created, objects), targets: targets}
+	w.mu.Lock()
+	before := w.owners[name]
+	if w.owners[name] = now; len(targets) == 0 {
+		delete(w.owners, name)
+	}
+	if before == nil {
+		before = &owner{}
+	}
+	for _, t := range before.targets {
+		if delete(w.dependents[t.Ref], name); len(w.dependents[t.Ref]) == 0 {
 			delete(w.dependents, t.Ref)
 		}
 	}
-	for _, t := range targets {
-		if t.Template {
-			continue
+	for _, object := range objects {
+		if w.dependents[object] == nil {
+			w.dependents[object] = owners{}
 		}
-		if w.dependents[t.Ref] == nil {
-			w.dependents[t.Ref] = owners{}
-		}
-		w.dependents[t.Ref][owner] = struct{}{}
+		w.dependents[object][name] = struct{}{}
 	}
-	w.follow(owner)
+	notified := owners{}
+	if !slices.Equal(before.Watches, now.Watches) || len(now.Watches) > 0 && !before.Created.Equal(created) {
+		notified = w.ration()
+		delete(notified, name)
+	}
+	w.follow(name)
+	w.mu.Unlock()
+	w.notify(notified)
+}
+
+// ration applies the limits, and returns the owners whose watches change.
+func (w *Watches) ration() owners {
+	var waiters []dependency.Waiter
+	for _, o := range w.owners {
+		waiters = append(waiters, o.Waiter)
+	}
+	former, changed := w.beyond, owners{}
+	w.beyond = dependency.Beyond(waiters)
+	for _, shares := range [][2]map[dependency.Share]bool{{former, w.beyond}, {w.beyond, former}} {
+		for share := range shares[0] {
+			if !shares[1][share] {
+				changed[share.Policy] = struct{}{}
+			}
+		}
+	}
+	return changed
+}
+
+// exceeds reports whether a target is not watched for an owner, since it exceeds the limits.
+func (w *Watches) exceeds(owner types.NamespacedName, t Target) bool {
+	return !t.Template && w.beyond[dependency.ShareOf(owner, t.Ref)]
 }
 
 // follow opens the watches that the targets of an owner need according to the present definitions, and stops those that
 // no owner needs any more. What is not served, or cannot exist, is not watched.
-func (w *Watches) follow(owner types.NamespacedName) {
+func (w *Watches) follow(name types.NamespacedName) {
 	needed := map[*watch]bool{}
-	for _, t := range w.owners[owner] {
+	var targets []Target
+	if o := w.owners[name]; o != nil && w.run != nil {
+		targets = o.targets
+	}
+	for _, t := range targets {
 		d := w.kinds[t.kind()]
 		if d == nil || t.Template || t.IsPolicy() || t.IsSet() || !serves(d, t.Version) || !possible(d, t.Ref) ||
-			w.run == nil {
+			w.exceeds(name, t) {
 			continue
 		}
 		key := keyOf(d, t.Namespace)
@@ -180,13 +228,13 @@ func (w *Watches) follow(owner types.NamespacedName) {
 			f.names[t.Name] = struct{}{}
 			signal.Put(f.again)
 		}
-		f.owners[owner], needed[f] = struct{}{}, true
+		f.owners[name], needed[f] = struct{}{}, true
 	}
 	for key, f := range w.watches {
-		if _, ok := f.owners[owner]; !ok || needed[f] {
+		if _, ok := f.owners[name]; !ok || needed[f] {
 			continue
 		}
-		if delete(f.owners, owner); len(f.owners) == 0 {
+		if delete(f.owners, name); len(f.owners) == 0 {
 			f.stop()
 			delete(w.watches, key)
 		}
@@ -274,9 +322,9 @@ func (w *Watches) settle(kind schema.GroupKind) {
 // ownersOf returns the owners that have a target of a kind, or only those with a template of it.
 func (w *Watches) ownersOf(kind schema.GroupKind, templates bool) owners {
 	all := owners{}
-	for owner, targets := range w.owners {
-		if slices.ContainsFunc(targets, func(t Target) bool { return t.kind() == kind && (t.Template || !templates) }) {
-			all[owner] = struct{}{}
+	for name, o := range w.owners {
+		if slices.ContainsFunc(o.targets, func(t Target) bool { return t.kind() == kind && (t.Template || !templates) }) {
+			all[name] = struct{}{}
 		}
 	}
 	return all

@@ -1,5 +1,5 @@
 // Command render makes the plain manifests, and the documentation of values, from the Helm chart, and the reference of
-// fields from the definitions. "make generate" runs it.
+// fields from the definitions, and draws the recorded terminal of docs/lockfile.md. "make generate" runs it.
 package main
 
 import (
@@ -13,6 +13,7 @@ import (
 	"github.com/opgate/opgate/e2e/assets/repo"
 	"github.com/opgate/opgate/tools/chart"
 	"github.com/opgate/opgate/tools/reference"
+	"github.com/opgate/opgate/tools/terminal"
 )
 
 func main() {
@@ -34,6 +35,9 @@ func run() error {
 		return err
 	}
 	if err := chart.Write(ctx, helm, checkout); err != nil {
+		return err
+	}
+	if err := terminal.Write(checkout.Root); err != nil {
 		return err
 	}
 	return reference.Write(checkout.Root)

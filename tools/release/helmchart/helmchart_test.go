@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/opgate/opgate/e2e/assets"
@@ -117,43 +116,6 @@ func TestPackage(t *testing.T) {
 	}
 	if got := chart.Annotations["artifacthub.io/prerelease"]; got != "true" {
 		t.Errorf("prerelease is %q", got)
-	}
-}
-
-// TestArtifact wants the same chart to be the same artifact, of the types that Helm has.
-func TestArtifact(t *testing.T) {
-	var digests []v1.Hash
-	for range 2 {
-		helm, file := packaged(t)
-		err := helm.Artifact(t.Context(), file, "9.8.7-rc.1", func(img v1.Image) error {
-			digest, err := img.Digest()
-			if err != nil {
-				return err
-			}
-			digests = append(digests, digest)
-			manifest, err := img.Manifest()
-			if err != nil {
-				return err
-			}
-			if manifest.Config.MediaType != "application/vnd.cncf.helm.config.v1+json" || len(manifest.Layers) != 1 ||
-				manifest.Layers[0].MediaType != "application/vnd.cncf.helm.chart.content.v1.tar+gzip" {
-				t.Errorf("the artifact is %+v", manifest)
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if digests[0] != digests[1] {
-		t.Errorf("two packages of one chart are %s", digests)
-	}
-}
-
-func TestAnnotationsOfAnotherHeading(t *testing.T) {
-	_, err := helmchart.Annotations("image", false, []helmchart.Change{{Kind: "improved", Description: "all"}})
-	if err == nil || !strings.Contains(err.Error(), `heading "improved"`) {
-		t.Errorf("got error %v, want it to name the heading", err)
 	}
 }
 

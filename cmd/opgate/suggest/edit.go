@@ -1,0 +1,198 @@
+package suggest
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/blang/semver/v4"
+	"sigs.k8s.io/kustomize/kyaml/yaml"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/operatorpolicy"
+)
+
+// edits are the fields that are edited, in this order. Errors follow the name of the field.
+var edits = []struct {
+	field string
+	edit  func(*site, *step) (change string, err error)
+}{{"versions", listVersions}, {"versionRange", widenRange}, {consent, accept}}
+
+const consent = "consent"
+
+// listVersions lists the versions of a step.
+func listVersions(at *site, s *step) (change string, err error) {
+	listed := operatorpolicy.SplitVersions(at.Spec.Versions)
+	bound := !slices.ContainsFunc(listed, func(name string) bool { return !strings.Contains(name, "@") })
+	var added []string
+	for _, v := range s.versions {
+		withDigest := v.csv + "@" + v.digest
+		switch {
+		case slices.Contains(listed, v.csv), slices.Contains(listed, withDigest), v.csv == at.Spec.Subscription.StartingCSV:
+		case bound && v.digest == "":
+			return "", fmt.Errorf("has names with digests, and that of %s is not known", text.Name(v.csv))
+		case bound:
+			added = append(added, withDigest)
+		default:
+			added = append(added, v.csv)
+		}
+	}
+	return at.addTo(added, "versions")
+}
+
+// accept accepts the changes of a step.
+func accept(at *site, s *step) (change string, err error) {
+	var added []string
+	for _, c := range s.consent {
+		if at.isNamed(c.policy) && !slices.Contains(at.Spec.Consent.Accepted, c.digest) {
+			added = append(added, c.digest)
+		}
+	}
+	if len(added) > 0 && len(at.Spec.Consent.Accepted) == 0 {
+		return adds(added, consent, "accepted"), at.addList(added, "accepted", consent)
+	}
+	return at.addTo(added, consent, "accepted")
+}
+
+// widenRange adds the versions of a step to the range.
+func widenRange(at *site, s *step) (change string, err error) {
+	n, err := at.node("versionRange")
+	if err != nil {
+		return "", err
+	}
+	allowed, err := olm.ParseVersionRange(at.Spec.VersionRange)
+	if err != nil {
+		return "", err
+	}
+	added := ""
+	for _, v := range s.versions {
+		in, err := allowed.Contains(v.version)
+		switch {
+		case v.csv == at.Spec.Subscription.StartingCSV:
+		case err != nil:
+			return "", fmt.Errorf("cannot be compared with %s: %w", text.Name(v.csv), err)
+		case !in:
+			added += alternative(v.version)
+		}
+	}
+	wider := strings.TrimSpace(at.Spec.VersionRange) + added
+	if _, err := olm.ParseVersionRange(wider); err != nil || added == "" {
+		return "", err
+	}
+	from, kept := at.position(n)+len(n.Value), strings.TrimRight(n.Value, "\n")
+	n.Value = kept + added + n.Value[len(kept):]
+	return "spec.versionRange: " + text.Quote(wider), at.insert(from, false, added)
+}
+
+// alternative returns what a range gets to have a version. One with a suffix in which the parser takes an x for a
+// wildcard has another form: -0 is before all suffixes.
+func alternative(version string) string {
+	v := semver.MustParse(version) // ranges compare no other
+	v.Build = nil
+	if only, err := olm.ParseVersionRange(v.String()); err == nil {
+		if in, err := only.Contains(version); err == nil && in {
+			return " || " + v.String()
+		}
+	}
+	return fmt.Sprintf(" || >=%d.%d.%d-0 <%[1]d.%[2]d.%[4]d-0", v.Major, v.Minor, v.Patch, v.Patch+1)
+}
+
+// adds states what is added to a list of the spec.
+func adds(texts []string, path ...string) string {
+	return "add " + strings.Join(texts, ", ") + " to spec." + strings.Join(path, ".")
+}
+
+// addTo adds texts to a list of the spec, behind its last element: on lines as that is on, or in brackets.
+func (s *site) addTo(texts []string, path ...string) (change string, err error) {
+	if len(texts) == 0 {
+		return "", nil
+	}
+	list, err := s.node(path...)
+	if err != nil {
+		return "", err
+	}
+	if list.Kind != yaml.SequenceNode || len(list.Content) == 0 {
+		return "", errPlace
+	}
+	last := list.Content[len(list.Content)-1]
+	begin, isFlow := s.position(last), list.Style&yaml.FlowStyle != 0
+	between := ", "
+	if !isFlow {
+		between = s.lineEnd(begin) + strings.Repeat(" ", list.Column-1) + "- "
+		if before := string(s.after[max(begin-last.Column+1, 0):begin]); strings.Trim(before, " ") == "-" {
+			between = s.lineEnd(begin) + before
+		}
+	}
+	added := ""
+	for _, text := range texts {
+		added += between + quotedAs(last, text)
+		list.Content = append(list.Content, yaml.NewStringRNode(text).YNode())
+	}
+	return adds(texts, path...), s.insert(begin+len(last.Value), !isFlow, added)
+}
+
+// addList adds a field with a list to a mapping of the spec that has others.
+func (s *site) addList(texts []string, name string, path ...string) error {
+	mapping, err := s.node(path...)
+	if err != nil {
+		return err
+	}
+	if mapping.Kind != yaml.MappingNode || len(mapping.Content) == 0 {
+		return errPlace
+	}
+	first := mapping.Content[0]
+	var quoted []string
+	for _, text := range texts {
+		quoted = append(quoted, quotedAs(first, text))
+	}
+	separator := ", "
+	if mapping.Style&yaml.FlowStyle == 0 {
+		separator = s.lineEnd(s.position(first)) + strings.Repeat(" ", first.Column-1)
+	}
+	mapping.Content = append(mapping.Content, yaml.NewStringRNode(name).YNode(), yaml.NewListRNode(texts...).YNode())
+	return s.insert(s.position(first), false,
+		quotedAs(first, name)+": ["+strings.Join(quoted, ", ")+"]"+separator)
+}
+
+// quotedAs returns a text in the quotes of another one. It has no character that is escaped.
+func quotedAs(n *yaml.Node, text string) string {
+	switch {
+	case n.Style&yaml.SingleQuotedStyle != 0:
+		return "'" + text + "'"
+	case n.Style&yaml.DoubleQuotedStyle != 0:
+		return `"` + text + `"`
+	}
+	return text
+}
+
+var errPlace = errors.New("is written in a form that cannot be edited in place")
+
+// maxPlaces bounds the places that are tried for one insertion.
+const maxPlaces = 500
+
+// insert inserts a text at the first place from an offset on, or at the first end of a line, with which the file reads
+// as its documents do, in which the caller has made the change.
+func (s *source) insert(from int, atLineEnd bool, text string) error {
+	want, err := valuesOf(s.documents)
+	if err != nil {
+		return errPlace
+	}
+	for at, tried := from, 0; at <= len(s.after) && tried < maxPlaces; at++ {
+		if atLineEnd && at < len(s.after) && s.after[at] != '\r' && s.after[at] != '\n' {
+			continue
+		}
+		tried++
+		edited := slices.Concat(s.after[:at], []byte(text), s.after[at:])
+		documents, err := parse(edited)
+		if err != nil {
+			continue
+		}
+		if got, err := valuesOf(documents); err == nil && reflect.DeepEqual(want, got) {
+			return s.read(edited)
+		}
+	}
+	return errPlace
+}
