@@ -84,7 +84,6 @@ var cuts = map[string]string{
 	"cmd/opgate/plugin/complete.go":                   "what a command shows",
 	"cmd/opgate/plugin/plugin.go":                     "what a command shows",
 	"controller/policy/watches/trim.go":               "one text",
-	"olm/csv.go":                                      "install modes of one version, of which OLM knows four",
 	"controller/constraint/status.go":                 "faults of one Constraint, for its status",
 	"controller/operatorpolicy/compliance/catalog.go": "the history of one policy",
 	"controller/operatorpolicy/compliance/removal.go": "plans of one policy, for its status",

@@ -2,6 +2,7 @@
 package lookup
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"maps"
@@ -59,7 +60,7 @@ var functions = map[string]struct {
 
 // call matches the name of such a function where a template may call it, and the strings that follow it. A name cannot
 // be computed, so that every call is found; one in a comment or in other text counts as well.
-var call = regexp.MustCompile(`\b(` + strings.Join(slices.Collect(maps.Keys(functions)), "|") + `)((?:\s+"[^"\\]*")*)(?:[\s|,:()}]|$)`)
+var call = regexp.MustCompile(`\b(` + strings.Join(slices.Collect(maps.Keys(functions)), "|") + `)((?:\s+"[^"\\]*")*)(?:[\s|,:().}]|$)`)
 
 // literal matches one of the strings.
 var literal = regexp.MustCompile(`"([^"]*)"`)
@@ -72,6 +73,9 @@ func Of(value any) []Lookup {
 	raw, err := json.Marshal(value)
 	if err != nil {
 		return []Lookup{anything}
+	}
+	if !bytes.Contains(raw, []byte("{{")) { // several strings may be one template, so that not each has to have it
+		return nil
 	}
 	var decoded any
 	if json.Unmarshal(raw, &decoded) != nil {
@@ -88,7 +92,7 @@ func Of(value any) []Lookup {
 func collect(value any, found map[Lookup]bool) {
 	switch value := value.(type) {
 	case string:
-		if !strings.Contains(value, "{{") || strings.Contains(value, "{{hub") { // hub templates are not resolved
+		if strings.Contains(value, "{{hub") { // a part with hub templates is not resolved
 			return
 		}
 		for _, match := range call.FindAllStringSubmatch(value, -1) {

@@ -52,6 +52,7 @@ func TestI1LookupsAreFound(t *testing.T) {
 		{name: "attack: a name between backquotes", text: "{{ fromConfigMap \"a\" `b` \"c\" }}", want: all},
 		{name: "attack: too few arguments", text: `{{ fromConfigMap "a" }}`, want: all},
 		{name: "attack: half a template", text: `{{ fromConfigMap $n "b" "c" }}`, want: all},
+		{name: "attack: a field of a call without arguments", text: `{{ getNodesWithExactRoles.items }}`, want: []Lookup{{Kind: "Node"}}},
 		{name: "attack: deeply nested text",
 			text: `{{ fromConfigMap "a" "b" "c" }}` + strings.Repeat("{{ if 1 }}", 8<<10) + `{{ lookup "v1" }}`,
 			want: []Lookup{configMap("a", "b"), anything}},
@@ -69,6 +70,14 @@ func TestI1LookupsAreFound(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestI1TemplateInParts: a template may begin in another string than it looks up in.
+func TestI1TemplateInParts(t *testing.T) {
+	got := Of([]string{"{{ (", `lookup "v1" "Pod" "a" "b"`, ") }}"})
+	if diff := cmp.Diff([]Lookup{{Kind: "Pod", Namespace: "a", Name: "b"}}, got); diff != "" {
+		t.Error(diff)
 	}
 }
 
