@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -29,6 +30,17 @@ type shipped struct {
 // shippedWebhooks returns the mutating and validating webhooks that are shipped. Manifests have their names and
 // namespaceSelectors, and nothing that takes effect before a replica is ready.
 func shippedWebhooks(t testing.TB) []shipped {
+	t.Helper()
+	readWebhooks.Do(func() { allShipped = readShipped(t) })
+	return allShipped
+}
+
+var (
+	readWebhooks sync.Once
+	allShipped   []shipped
+)
+
+func readShipped(t testing.TB) []shipped {
 	t.Helper()
 	all, err := webhooks.New(webhooks.Settings{OLM: olmUser, FailurePolicy: admissionregistrationv1.Fail, TimeoutSeconds: 5})
 	if err != nil {
