@@ -62,6 +62,9 @@ type GateOptions struct {
 
 // Gate is a process that runs "opgate-server serve".
 type Gate struct {
+	// Started is when the process was started.
+	Started time.Time
+
 	cluster     *Cluster
 	process     *process
 	webhook     string // host:port
@@ -142,6 +145,7 @@ func (c *Cluster) launch(ctx context.Context, binary string, opts GateOptions) (
 	if opts.MemoryLimit > 0 {
 		environment = append(environment, fmt.Sprintf("OPGATE_MEMORY_LIMIT=%d", opts.MemoryLimit))
 	}
+	gate.Started = time.Now()
 	gate.process, err = startProcessIn(ctx, true, environment, filepath.Join(dir, "opgate.log"), binary, args...)
 	if err != nil {
 		return nil, err
