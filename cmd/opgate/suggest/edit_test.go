@@ -24,7 +24,7 @@ var (
 	next = step{namespace: "shop", pkg: "etcd", from: "etcd.v0.9.2", source: "installplan shop/install-x7",
 		versions: []version{{"etcd.v0.9.4", "0.9.4", "sha256:" + strings.Repeat("a", 64)}},
 		consent:  []held{{"policies/etcd", "sha256:" + strings.Repeat("c", 64), "it changes webhooks"}}}
-	newer = step{namespace: "shop", pkg: "etcd", from: "etcd.v0.9.2", source: "catalog",
+	newer = step{refused: []string{"OperatorPolicy policies/etcd"}, namespace: "shop", pkg: "etcd", from: "etcd.v0.9.2", source: "catalog",
 		versions: []version{{"etcd.v0.9.3", "0.9.3", ""}, {"etcd.v0.9.4", "0.9.4", ""}}}
 	suffixed = step{namespace: "shop", pkg: "etcd", from: "etcd.v0.9.2", source: "catalog",
 		versions: []version{{"etcd.v0.9.4", "0.9.4-next", ""}}}

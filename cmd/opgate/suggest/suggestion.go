@@ -13,7 +13,8 @@ import (
 type result struct {
 	sources     []*source
 	suggestions []suggestion
-	// faults are why policies cannot be edited, missing are warnings of those that are in no file.
+	// faults are why policies cannot be edited for which a step may wait, missing are warnings of those that are in no
+	// file, or that no step needs.
 	faults, missing []string
 }
 
@@ -31,10 +32,7 @@ func suggest(names []string, steps []step, acceptChanges bool) (*result, error) 
 	if err != nil {
 		return nil, err
 	}
-	r := &result{sources: sources}
-	for _, s := range sources {
-		r.faults = append(r.faults, s.faults...)
-	}
+	r, isElsewhere := &result{sources: sources}, false
 	for i := range steps {
 		s := &steps[i]
 		if slices.ContainsFunc(steps[:i], func(o step) bool { return o.namespace == s.namespace && o.pkg == s.pkg }) {
@@ -45,6 +43,9 @@ func suggest(names []string, steps []step, acceptChanges bool) (*result, error) 
 			continue
 		}
 		policies := r.governing(s)
+		isElsewhere = isElsewhere || slices.ContainsFunc(s.refused, func(policy string) bool {
+			return !slices.Contains(policies, policy[strings.LastIndexByte(policy, '/')+1:])
+		})
 		if len(policies) == 0 && len(s.refused) > 0 {
 			r.missing = append(r.missing, fmt.Sprintf("warning: %s waits for %s in %s, which is not in the files",
 				text.Escape(s.source), text.Name(s.to().csv), strings.Join(s.refused, ", ")))
@@ -56,6 +57,15 @@ func suggest(names []string, steps []step, acceptChanges bool) (*result, error) 
 				r.faults = append(r.faults, err.Error())
 			case len(changes) > 0:
 				r.suggestions = append(r.suggestions, suggestion{s, changes})
+			}
+		}
+	}
+	for _, s := range sources {
+		for _, fault := range s.faults {
+			if isElsewhere { // a step may wait for this policy
+				r.faults = append(r.faults, fault)
+			} else {
+				r.missing = append(r.missing, "warning: "+fault)
 			}
 		}
 	}
