@@ -151,9 +151,12 @@ func inChannel(channel string) string {
 
 // deadEnd returns why no version follows what is installed.
 func (o *catalogPackage) deadEnd(from installed, channel string) string {
-	name := text.Name(from.name)
+	name, of := text.Name(from.name), inChannel(channel)
+	if channel == "" {
+		of = "any channel"
+	}
 	if from.name == "" {
-		return "nothing is installed, and there is no version of " + inChannel(channel) + " to begin with"
+		return "nothing is installed, and there is no version of " + of + " to begin with"
 	}
 	var newestOf, elsewhere []string
 	inChannels := false
@@ -180,7 +183,7 @@ func (o *catalogPackage) deadEnd(from installed, channel string) string {
 	if len(newestOf) > 0 {
 		return name + " is the newest of channel " + text.Names(newestOf, maxNamed)
 	}
-	why := name + " cannot leave: no version of " + inChannel(channel) +
+	why := name + " cannot leave: no version of " + of +
 		" replaces or skips it, or has a skipRange with its version"
 	if from.version == nil {
 		why += ", which is not known"
