@@ -276,9 +276,8 @@ func (o *Options) tls(source certs.Source) *tls.Config {
 		// The API server speaks HTTP/1.1 to webhooks on purpose; without h2 its attack surface is gone.
 		NextProtos: []string{"http/1.1"},
 	}
-	suites := cipherSuites()
 	for _, name := range o.TLSCipherSuites {
-		config.CipherSuites = append(config.CipherSuites, suites[name])
+		config.CipherSuites = append(config.CipherSuites, cipherSuites()[name])
 	}
 	return config
 }
