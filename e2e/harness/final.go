@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"testing"
 
+	"github.com/opgate/opgate/e2e/assets/tail"
 	"github.com/opgate/opgate/e2e/cluster"
 )
 
@@ -18,8 +19,8 @@ const Final = "FINAL: "
 // crash is what a log of Opgate has after a panic, whether it was recovered from or not.
 var crash = regexp.MustCompile(`(?m)^(panic|fatal error): .*|.*"recovered from a panic".*`)
 
-// observe states, when a test ends, what its cluster cost in the meantime, and, if the test failed, whether Opgate
-// panicked.
+// observe states, when a test ends, what its cluster cost in the meantime, and, if the test failed, how the logs of
+// Opgate end, and whether it panicked.
 func observe(t testing.TB, c *cluster.Cluster) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -33,6 +34,7 @@ func observe(t testing.TB, c *cluster.Cluster) {
 		}
 		logs, _ := filepath.Glob(filepath.Join(c.Dir(), "*", "opgate.log")) // the pattern is well-formed
 		for _, name := range logs {
+			t.Logf("%s ends with\n%s", name, tail.File(name, 5))
 			log, err := os.ReadFile(name)
 			if found := crash.Find(log); err == nil && found != nil {
 				t.Errorf(Final+"Opgate panicked: %s", bytes.TrimSpace(found))
