@@ -231,6 +231,11 @@ func TestLost(t *testing.T) {
 			happens: func(s *apiServer, _ *replica) { s.steal("", 1) }, lost: true},
 		{name: "the API server does not answer", after: validity,
 			happens: func(s *apiServer, _ *replica) { s.setDown(true) }, lost: true},
+		{name: "the API server answers again, too late", after: validity,
+			happens: func(s *apiServer, _ *replica) {
+				s.setDown(true)
+				time.AfterFunc(validity+time.Second/2, func() { s.setDown(false) })
+			}, lost: true},
 		{name: "the machine is suspended for a moment",
 			happens: func(_ *apiServer, r *replica) { r.suspended.Store(int64(renewDeadline - time.Second)) },
 			after:   retryPeriod},

@@ -122,7 +122,10 @@ func (l *Lease) Update(ctx context.Context, record resourcelock.LeaderElectionRe
 	if l.holder != l.Identity() {
 		return fmt.Errorf("not released, %q holds the Lease", l.holder)
 	}
-	l.renewed.Store(nil) // before another replica can acquire it
+	// Before another replica can acquire it. An elector also releases what it could not renew in time: that is lost.
+	if renewed := l.renewed.Swap(nil); renewed != nil && l.now().Sub(*renewed) >= renewDeadline {
+		l.renewed.Store(&time.Time{})
+	}
 	return l.LeaseLock.Update(ctx, record)
 }
 
