@@ -38,8 +38,9 @@ type Options struct {
 }
 
 const (
-	// interval is how often the versions are read without a call of Refresh.
-	interval = time.Minute
+	// interval is how often the versions are read without a call of Refresh, openShiftInterval on OpenShift, which is
+	// upgraded without a restart of the API server at first.
+	interval, openShiftInterval = 10 * time.Minute, time.Minute
 	// pause is the minimum time between two reads.
 	pause = 10 * time.Second
 	// timeout bounds one read.
@@ -71,7 +72,11 @@ func (w *Watcher) Start(ctx context.Context) error {
 		if signal.Sleep(ctx, pause) != nil {
 			return nil
 		}
-		again := time.NewTimer(wait.Jitter(interval, 0.1))
+		next := interval
+		if last.OpenShift != "" {
+			next = openShiftInterval
+		}
+		again := time.NewTimer(wait.Jitter(next, 0.1))
 		select {
 		case <-ctx.Done():
 		case <-w.refresh:
