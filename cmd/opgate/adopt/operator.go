@@ -59,9 +59,10 @@ func (o *options) read(ctx context.Context, stdin io.Reader, stderr io.Writer) (
 // collect finds the operators in a namespace.
 func (o *options) collect(ns *state.Namespace) *installed {
 	in, subscribed := &installed{namespace: ns.Name()}, map[string]bool{}
+	replaced := map[string]bool{} // packages of which another version may be there until OLM has removed it
 	for _, s := range ns.Subscriptions() {
 		csv, pkg, name := s.Status.InstalledCSV, s.Spec.Package, text.Name(s.Metadata.Name)
-		subscribed[csv] = true
+		subscribed[csv], replaced[pkg] = true, replaced[pkg] || csv != ""
 		switch {
 		case csv == "":
 			in.say("Subscription %s has installed nothing yet, so there is no version to allow", name)
@@ -76,8 +77,8 @@ func (o *options) collect(ns *state.Namespace) *installed {
 		}
 	}
 	for i := range ns.Installed() {
-		if csv := ns.Installed()[i].Name; !subscribed[csv] && o.selector == "" {
-			in.say("%s has no Subscription, so it has neither a channel nor a catalog", text.Name(csv))
+		if csv := &ns.Installed()[i]; !subscribed[csv.Name] && !replaced[csv.Package] && o.selector == "" {
+			in.say("%s has no Subscription, so it has neither a channel nor a catalog", text.Name(csv.Name))
 		}
 	}
 	return in
