@@ -33,8 +33,8 @@ const (
 )
 
 // did is what Opgate asked for since an instant: "verb resource name", without the names of events. Its lease does not
-// count, nor its periodic requests: to catalogs, about packages that OperatorPolicies of scripts were about, and for
-// the kind that it may not read, whether it may by now.
+// count, nor its periodic requests: to catalogs, about packages that OperatorPolicies of scripts were about, for
+// versions of the cluster, and for the kind that it may not read, whether it may by now.
 func (e *env) did(t testing.TB, since time.Time) []string {
 	t.Helper()
 	all, err := e.OpgateRequests(since, time.Time{})
@@ -48,7 +48,7 @@ func (e *env) did(t testing.TB, since time.Time) []string {
 		}
 		what := r.Verb + " " + rights.For(r).Resource
 		switch r.Object.Resource {
-		case "leases", "packagemanifests", "secretpolicies":
+		case "leases", "packagemanifests", "secretpolicies", "clusterversions", "":
 		case "events":
 			requests = append(requests, what)
 		default:

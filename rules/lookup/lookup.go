@@ -74,12 +74,13 @@ func Of(value any) []Lookup {
 	if err != nil {
 		return []Lookup{anything}
 	}
-	if !bytes.Contains(raw, []byte("{{")) { // several strings may be one template, so that not each has to have it
-		return nil
-	}
 	var decoded any
 	if json.Unmarshal(raw, &decoded) != nil {
 		return []Lookup{anything}
+	}
+	// Without escapes. Several strings may be one template, so that not each of them has to have this.
+	if plain, err := json.Marshal(decoded); err == nil && !bytes.Contains(plain, []byte("{{")) {
+		return nil
 	}
 	found := map[Lookup]bool{}
 	collect(decoded, found)

@@ -1,6 +1,7 @@
 package lookup
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -73,11 +74,13 @@ func TestI1LookupsAreFound(t *testing.T) {
 	}
 }
 
-// TestI1TemplateInParts: a template may begin in another string than it looks up in.
+// TestI1TemplateInParts: a template may begin in another string than it looks up in, and with escapes.
 func TestI1TemplateInParts(t *testing.T) {
-	got := Of([]string{"{{ (", `lookup "v1" "Pod" "a" "b"`, ") }}"})
-	if diff := cmp.Diff([]Lookup{{Kind: "Pod", Namespace: "a", Name: "b"}}, got); diff != "" {
-		t.Error(diff)
+	for _, value := range []any{[]string{"{{ (", `lookup "v1" "Pod" "a" "b"`, ") }}"},
+		json.RawMessage(`["\u007b\u007b (lookup \"v1\" \"Pod\" \"a\" \"b\") }}"]`)} {
+		if diff := cmp.Diff([]Lookup{{Kind: "Pod", Namespace: "a", Name: "b"}}, Of(value)); diff != "" {
+			t.Error(diff)
+		}
 	}
 }
 
