@@ -27,6 +27,7 @@ func TestInstall(t *testing.T) {
 	s := Start(t)
 
 	t.Run("A1: the chart finds OLM", s.findsOLM)
+	t.Run("the chart finds the TLS profile", s.findsTLSProfile)
 	t.Run("nothing is locked before a replica has been ready", func(t *testing.T) {
 		s.RunHelm(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--set",
 			Quick()+",image.registry="+missingRegistry)

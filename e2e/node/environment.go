@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,7 +11,7 @@ import (
 )
 
 // environment returns the values of the variables of the container.
-func (p *pod) environment(object *corev1.Pod) (map[string]string, error) {
+func (p *pod) environment(ctx context.Context, object *corev1.Pod) (map[string]string, error) {
 	container := &object.Spec.Containers[0]
 	values := map[string]string{}
 	for _, variable := range container.Env {
@@ -24,8 +25,12 @@ func (p *pod) environment(object *corev1.Pod) (map[string]string, error) {
 			value, err = p.field(object, from.FieldRef.FieldPath)
 		case from.ResourceFieldRef != nil:
 			value, err = resourceField(container, from.ResourceFieldRef)
+		case from.ConfigMapKeyRef != nil:
+			ref, data := from.ConfigMapKeyRef, map[string][]byte(nil)
+			data, err = p.configMap(ctx, object.Namespace, ref.Name, []corev1.KeyToPath{{Key: ref.Key, Path: ref.Key}}, ref.Optional)
+			value = string(data[ref.Key])
 		default:
-			err = fmt.Errorf("this node knows only fieldRef and resourceFieldRef")
+			err = fmt.Errorf("this node knows only fieldRef, resourceFieldRef and configMapKeyRef")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("variable %s: %w", variable.Name, err)

@@ -44,7 +44,7 @@ func (p *pod) prepare(ctx context.Context, object *corev1.Pod) (cluster.Program,
 	if err := p.logIn(ctx, object); err != nil {
 		return cluster.Program{}, err
 	}
-	values, err := p.environment(object)
+	values, err := p.environment(ctx, object)
 	if err != nil {
 		return cluster.Program{}, because("CreateContainerConfigError", err)
 	}

@@ -85,9 +85,10 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.CertFile, "tls-cert-file", "",
 		"PEM file with the serving certificate, reloaded on change (default: self-managed certificates)")
 	flags.StringVar(&o.KeyFile, "tls-key-file", "", "PEM file with the private key of --tls-cert-file")
-	flags.StringVar(&o.TLSMinVersion, "tls-min-version", "VersionTLS12",
+	version, suites := tlsProfile()
+	flags.StringVar(&o.TLSMinVersion, "tls-min-version", version,
 		"lowest version of TLS that is served: VersionTLS12 or VersionTLS13")
-	flags.StringSliceVar(&o.TLSCipherSuites, "tls-cipher-suites", nil,
+	flags.StringSliceVar(&o.TLSCipherSuites, "tls-cipher-suites", suites,
 		"cipher suites of TLS 1.2 that are served, by their IANA names, separated by commas (default: those of Go)")
 	flags.DurationVar(&o.CALifetime, "ca-lifetime", 365*24*time.Hour,
 		"lifetime of a self-managed CA, rotated at two thirds of it")

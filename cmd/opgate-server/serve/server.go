@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -266,6 +268,20 @@ func cipherSuites() map[string]uint16 {
 		suites[suite.Name] = suite.ID
 	}
 	return suites
+}
+
+// tlsProfile returns what the cluster's TLS profile asks for, as the chart passes it on from ConfigMap ocm-tls-profile.
+// What Opgate never serves is left out: versions below 1.2, and cipher suites that Go has security objections to.
+func tlsProfile() (version string, suites []string) {
+	if version = os.Getenv("OPGATE_TLS_MIN_VERSION"); tlsVersions[version] == 0 {
+		version = "VersionTLS12"
+	}
+	for name := range strings.SplitSeq(os.Getenv("OPGATE_TLS_CIPHER_SUITES"), ",") {
+		if name = strings.TrimSpace(name); cipherSuites()[name] != 0 {
+			suites = append(suites, name)
+		}
+	}
+	return version, suites
 }
 
 // tls returns how HTTPS is served.

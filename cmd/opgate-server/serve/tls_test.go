@@ -15,6 +15,14 @@ func TestTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// profiled has the TLS profile of a cluster in its environment.
+	profiled := func(version, suites string, args ...string) Options {
+		t.Setenv("OPGATE_TLS_MIN_VERSION", version)
+		t.Setenv("OPGATE_TLS_CIPHER_SUITES", suites)
+		defer t.Setenv("OPGATE_TLS_MIN_VERSION", "")
+		defer t.Setenv("OPGATE_TLS_CIPHER_SUITES", "")
+		return parsed(t, args...)
+	}
 	for name, c := range map[string]struct {
 		options Options
 		client  tls.Config
@@ -27,6 +35,10 @@ func TestTLS(t *testing.T) {
 		"a suite of the list":   {parsed(t, "--tls-cipher-suites="+suite), tls.Config{MaxVersion: tls.VersionTLS12}, true},
 		"a suite that is not":   {parsed(t, "--tls-cipher-suites="+suite), only(tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256), false},
 		"any suite by default":  {parsed(t), only(tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256), true},
+		"a profile's version":   {profiled("VersionTLS13", ""), tls.Config{MaxVersion: tls.VersionTLS12}, false},
+		"a profile's suite":     {profiled("VersionTLS12", "NOT_ONE_OF_GO, "+suite), only(tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256), false},
+		"a profile with less":   {profiled("VersionTLS10", ""), tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, false},
+		"a flag above it":       {profiled("VersionTLS13", "", "--tls-min-version=VersionTLS12"), tls.Config{MaxVersion: tls.VersionTLS12}, true},
 		"TLS 1.3 has no choice": {parsed(t, "--tls-cipher-suites="+suite), tls.Config{MinVersion: tls.VersionTLS13}, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -188,6 +188,29 @@ default: an account that does not exist on this cluster is for any user who crea
 {{- dig "spec" "template" "spec" "serviceAccountName" "" (lookup "apps/v1" "Deployment" . "olm-operator") }}
 {{- end }}
 
+{{/*
+The TLS profile that an OpenShift cluster states, as OCM writes one into ConfigMap ocm-tls-profile, for which suites have the names of IANA.
+Empty for Intermediate, which is the default here too, elsewhere, and where helm does not ask the cluster.
+*/}}
+{{- define "opgate.tlsProfile" -}}
+{{- if .Capabilities.APIVersions.Has "config.openshift.io/v1" }}
+{{- $profile := dig "spec" "tlsSecurityProfile" dict (lookup "config.openshift.io/v1" "APIServer" "" "cluster") | default dict }}
+{{- if eq ($profile.type | default "") "Modern" }}
+minTLSVersion: VersionTLS13
+{{- else }}
+{{- with $profile.custom }}
+minTLSVersion: {{ .minTLSVersion }}
+{{- $suites := list }}
+{{- range .ciphers }}
+{{- $suite := regexReplaceAll "^ECDHE-(RSA|ECDSA)-CHACHA20-POLY1305$" . "TLS_ECDHE_${1}_WITH_CHACHA20_POLY1305_SHA256" }}
+{{- $suites = append $suites (regexReplaceAll "^ECDHE-(RSA|ECDSA)-AES(128|256)-GCM-(SHA[0-9]+)$" $suite "TLS_ECDHE_${1}_WITH_AES_${2}_GCM_${3}") }}
+{{- end }}
+cipherSuites: {{ join "," $suites }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* Excluded namespaces, by the name, which is immutable; Opgate's own is always one. */}}
 {{- define "opgate.namespaceSelector" -}}
 matchExpressions:
