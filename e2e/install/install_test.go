@@ -102,14 +102,7 @@ func (s *Site) distrust(t *testing.T, namespace string) {
 	}
 	s.Admin(t, "patch", "secret", "-n", cluster.OpgateNamespace, caSecret, "--type=json", "-p",
 		`[{"op":"copy","from":"/data/tls.crt","path":"/data/ca.crt"}]`)
-	harness.Eventually(t, "the new CA is all that is trusted", func(context.Context) error {
-		for _, bundle := range s.caBundles(t) {
-			if !bytes.Equal(bundle, signer) {
-				return fmt.Errorf("one is\n%s", bundle)
-			}
-		}
-		return nil
-	})
+	s.wantTrusted(t, signer)
 	s.WantGate(t, namespace)
 }
 
@@ -124,15 +117,21 @@ func (s *Site) overwrite(t *testing.T, namespace string) {
 		`[{"op":"replace","path":"/webhooks/1/clientConfig/caBundle","value":"`+foreign+`"}]`)
 	s.Admin(t, "patch", "customresourcedefinition", registrations[harness.DefinitionResource], "--type=json", "--patch",
 		`[{"op":"replace","path":"/spec/conversion/webhook/clientConfig/caBundle","value":"`+foreign+`"}]`)
-	harness.Eventually(t, "the caBundles are restored", func(context.Context) error {
+	s.wantTrusted(t, before)
+	s.WantGate(t, namespace)
+}
+
+// wantTrusted waits until every caBundle is the given one.
+func (s *Site) wantTrusted(t *testing.T, want []byte) {
+	t.Helper()
+	harness.Eventually(t, "the caBundles are as they should be", func(context.Context) error {
 		for _, bundle := range s.caBundles(t) {
-			if !bytes.Equal(bundle, before) {
+			if !bytes.Equal(bundle, want) {
 				return fmt.Errorf("one is\n%s", bundle)
 			}
 		}
 		return nil
 	})
-	s.WantGate(t, namespace)
 }
 
 // undisturbed goes from a chart of another version, with other values, to this one while requests come in, after
