@@ -58,19 +58,18 @@ func (e *endpoint[New, Old]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	caller := inflight.Caller{Authenticated: e.gate.Authenticated != nil && e.gate.Authenticated(r), Step: e.step,
 		Raw: e.raw}
-	r = r.WithContext(ctx)
 	body := e.gate.Budget.For(r, caller)
 	defer body.Close()
 	var answer *admissionv1.AdmissionResponse
 	err := errUnknownCaller
 	if caller.Authenticated || !e.step {
-		err = body.Read(w, r)
+		err = body.Read(ctx, w, r)
 	}
 	switch {
 	case err == nil:
-		answer = e.judged(r, body, caller.Authenticated)
+		answer = e.judged(ctx, body, caller.Authenticated)
 	case errors.Is(err, errUnknownCaller):
-		body.Peek(w, r)
+		body.Peek(ctx, w, r)
 		answer = e.held(unknownCaller(e.kind))
 	case errors.Is(err, inflight.ErrBusy) && !caller.Authenticated:
 		inflight.RejectBusy(w)
@@ -92,11 +91,11 @@ func (e *endpoint[New, Old]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // judged answers a review that was received.
 func (e *endpoint[New, Old]) judged(
-	r *http.Request, body *inflight.Body, authenticated bool,
+	ctx context.Context, body *inflight.Body, authenticated bool,
 ) (answer *admissionv1.AdmissionResponse) {
 	panicked := e.gate.Panics.Run(e.kind, func() {
 		var uid string
-		uid, answer = e.answer(r, body, authenticated)
+		uid, answer = e.answer(ctx, body, authenticated)
 		body.Head.UID = cmp.Or(uid, body.Head.UID)
 	})
 	if panicked {
@@ -107,7 +106,7 @@ func (e *endpoint[New, Old]) judged(
 
 // answer judges a review that was received and returns its UID, "" if it was not decoded.
 func (e *endpoint[New, Old]) answer(
-	r *http.Request, body *inflight.Body, authenticated bool,
+	ctx context.Context, body *inflight.Body, authenticated bool,
 ) (string, *admissionv1.AdmissionResponse) {
 	start := e.gate.Now()
 	req, err := decodeReview[New, Old](body.JSON)
@@ -116,8 +115,8 @@ func (e *endpoint[New, Old]) answer(
 	}
 	uid := req.UID
 	req.authenticated, req.endWork = authenticated, body.EndWork
-	judged := e.verdict(r.Context(), req)
-	e.reportCandidate(r.Context(), req, &judged)
+	judged := e.verdict(ctx, req)
+	e.reportCandidate(ctx, req, &judged)
 	answered := judged
 	if !req.authenticated {
 		answered = judged.Redacted()

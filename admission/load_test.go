@@ -296,7 +296,7 @@ func withoutMemory(t *testing.T) {
 				r.RemoteAddr = fmt.Sprintf("10.0.%d.%d:1", size%256, i)
 				b := gate.Budget.For(r, c)
 				held = append(held, b)
-				if b.Read(httptest.NewRecorder(), r) != nil {
+				if b.Read(r.Context(), httptest.NewRecorder(), r) != nil {
 					break
 				}
 			}

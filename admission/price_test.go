@@ -136,7 +136,7 @@ func TestA3DecodingFitsItsPrice(t *testing.T) {
 		body := []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE","object":` + s.open + fillers[s.full](n) + s.shut + `}}`)
 		request := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
 		priced := budget.For(request, callerOf(s.handler))
-		if err := priced.Read(httptest.NewRecorder(), request); err != nil {
+		if err := priced.Read(request.Context(), httptest.NewRecorder(), request); err != nil {
 			t.Fatalf("%s: %v", s.path, err)
 		}
 		reserved := priced.Reserved()

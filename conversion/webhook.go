@@ -49,7 +49,7 @@ func NewWebhook(o Options) http.Handler {
 func (w *webhook) ServeHTTP(response http.ResponseWriter, r *http.Request) {
 	body := w.Budget.For(r, inflight.Caller{})
 	defer body.Close()
-	err := body.Read(response, r)
+	err := body.Read(r.Context(), response, r)
 	if errors.Is(err, inflight.ErrBusy) {
 		inflight.RejectBusy(response)
 		return

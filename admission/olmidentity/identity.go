@@ -113,15 +113,16 @@ type State struct {
 // Identity is the account that is configured as OLM's, and whether it is trusted at the moment. Requests read it
 // without locks while a Watcher, or a test, writes it.
 type Identity struct {
-	account Account
-	state   atomic.Pointer[State]
-	seen    atomic.Int64 // seconds since 1970, 0 for never
+	account  Account
+	username string // of the account, which each review is compared with
+	state    atomic.Pointer[State]
+	seen     atomic.Int64 // seconds since 1970, 0 for never
 }
 
 // New returns an identity that is not verified yet.
 func New(account Account) *Identity {
-	i := &Identity{account: account}
-	i.Set(State{Reason: Unverified, Problem: "whether " + account.Username() + " is OLM is still being verified"})
+	i := &Identity{account: account, username: account.Username()}
+	i.Set(State{Reason: Unverified, Problem: "whether " + i.username + " is OLM is still being verified"})
 	return i
 }
 
@@ -140,7 +141,7 @@ func (i *Identity) Seen(at time.Time) { i.seen.Store(at.Unix()) }
 // Is reports whether a user is OLM. Tokens carry the UID of their ServiceAccount, which is then compared too; users who
 // impersonate it, and certificates, carry none.
 func (i *Identity) Is(user *authenticationv1.UserInfo) bool {
-	if user.Username != i.account.Username() {
+	if user.Username != i.username {
 		return false
 	}
 	s := i.state.Load()
@@ -160,7 +161,7 @@ func (s *State) hasGroup(user *authenticationv1.UserInfo) bool {
 // Untrusted returns why a user with OLM's name does not count as OLM. It reports false for OLM, and for users with
 // another name.
 func (i *Identity) Untrusted(user *authenticationv1.UserInfo) (State, bool) {
-	if user.Username != i.account.Username() {
+	if user.Username != i.username {
 		return State{}, false
 	}
 	s := i.state.Load()

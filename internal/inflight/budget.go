@@ -157,21 +157,21 @@ func (b *Budget) For(r *http.Request, c Caller) *Body {
 //   - any other error: decoding it would take too much memory. JSON is set.
 //
 // On every error the rest of the body of an authenticated caller was discarded, and Head is set if the text has one.
-func (b *Body) Read(w http.ResponseWriter, r *http.Request) error {
-	err := b.receive(w, r)
+func (b *Body) Read(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
+	err := b.receive(ctx, w, r)
 	if errors.Is(err, ErrBusy) {
 		b.budget.rejected.Inc()
 	}
 	if err != nil && b.caller.Authenticated {
-		b.Peek(w, r)
+		b.Peek(ctx, w, r)
 	}
 	return err
 }
 
 // Peek reads the head, unless it was read, and discards the rest of the body. Without that, the server would close the
 // connection while the client still sends, and the client might not receive the answer. It reserves nothing.
-func (b *Body) Peek(w http.ResponseWriter, r *http.Request) {
-	until, ok := r.Context().Deadline()
+func (b *Body) Peek(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+	until, ok := ctx.Deadline()
 	if least := time.Now().Add(discardTimeout); !ok || until.Before(least) {
 		until = least
 	}
@@ -195,7 +195,7 @@ func RejectBusy(w http.ResponseWriter) {
 
 // receive reads in two parts: a client that has sent the first has all of the rest reserved at once, so that bodies
 // that were read in half do not wait for one another.
-func (b *Body) receive(w http.ResponseWriter, r *http.Request) error {
+func (b *Body) receive(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	most := b.memory.maxBody()
 	length, declared := r.ContentLength, r.ContentLength >= 0
 	if !declared {
@@ -204,10 +204,10 @@ func (b *Body) receive(w http.ResponseWriter, r *http.Request) error {
 	from := http.MaxBytesReader(w, r.Body, most)
 	c := http.NewResponseController(w)
 	first := min(length, firstPart)
-	if err := b.reserve(r.Context(), first); err != nil {
+	if err := b.reserve(ctx, first); err != nil {
 		return err
 	}
-	deadline(r.Context(), c, firstTimeout)
+	deadline(ctx, c, firstTimeout)
 	b.buffer = getBuffer(first)
 	text := (*b.buffer)[:first]
 	n, err := io.ReadFull(from, text)
@@ -219,10 +219,10 @@ func (b *Body) receive(w http.ResponseWriter, r *http.Request) error {
 	case declared && length > most:
 		return tooLarge(most)
 	case err == nil && rest > 0:
-		if err := b.reserve(r.Context(), rest); err != nil {
+		if err := b.reserve(ctx, rest); err != nil {
 			return err
 		}
-		deadline(r.Context(), c, restTimeout+time.Duration(rest)*time.Second/restRate)
+		deadline(ctx, c, restTimeout+time.Duration(rest)*time.Second/restRate)
 		whole := getBuffer(length)
 		text = (*whole)[:length]
 		copy(text, *b.buffer)
@@ -241,7 +241,7 @@ func (b *Body) receive(w http.ResponseWriter, r *http.Request) error {
 	}
 	b.JSON = text[:n]
 	_ = c.SetReadDeadline(time.Time{})
-	return b.reserveWork(r.Context())
+	return b.reserveWork(ctx)
 }
 
 func tooLarge(most int64) error {

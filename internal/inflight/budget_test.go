@@ -30,7 +30,7 @@ func serve(t *testing.T) (*Budget, *memnet.Listener) {
 		Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body := budget.For(r, Caller{})
 			defer body.Close()
-			err := body.Read(w, r)
+			err := body.Read(r.Context(), w, r)
 			switch {
 			case errors.Is(err, ErrBusy):
 				RejectBusy(w)
@@ -147,7 +147,7 @@ func TestBuffersAreNotShared(t *testing.T) {
 			for range 200 {
 				r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(text))
 				body := budget.For(r, Caller{})
-				if err := body.Read(httptest.NewRecorder(), r); err != nil {
+				if err := body.Read(r.Context(), httptest.NewRecorder(), r); err != nil {
 					t.Error(err)
 				}
 				runtime.Gosched()
@@ -172,7 +172,7 @@ func TestRead(t *testing.T) {
 				r.ContentLength = -1
 			}
 			body := budget.For(r, Caller{})
-			if err := body.Read(httptest.NewRecorder(), r); err != nil || !bytes.Equal(body.JSON, text) {
+			if err := body.Read(r.Context(), httptest.NewRecorder(), r); err != nil || !bytes.Equal(body.JSON, text) {
 				t.Errorf("%d bytes, announced %t: %d were read: %v", size, announced, len(body.JSON), err)
 			}
 			body.Close()
@@ -189,7 +189,7 @@ func TestRead(t *testing.T) {
 			strings.NewReader("["+strings.Repeat("{},", 2_000_000)+"{}]")),
 	} {
 		body := budget.For(r, Caller{})
-		err := body.Read(httptest.NewRecorder(), r)
+		err := body.Read(r.Context(), httptest.NewRecorder(), r)
 		if err == nil || errors.Is(err, ErrBusy) {
 			t.Errorf("%s: read, with error %v", name, err)
 		}

@@ -25,7 +25,7 @@ func read(ctx context.Context, b *Budget, c Caller, address, text string) (*Body
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(text))
 	r.RemoteAddr = address + ":1"
 	body := b.For(r, c)
-	return body, body.Read(httptest.NewRecorder(), r)
+	return body, body.Read(r.Context(), httptest.NewRecorder(), r)
 }
 
 // fill reads reviews until there is no memory for one, and returns how many were read.
@@ -139,7 +139,7 @@ func TestN1Head(t *testing.T) {
 			r.ContentLength = rest.Size()
 		}
 		body := b.For(r, Caller{Authenticated: true})
-		if err := body.Read(httptest.NewRecorder(), r); !errors.Is(err, ErrTooLarge) {
+		if err := body.Read(r.Context(), httptest.NewRecorder(), r); !errors.Is(err, ErrTooLarge) {
 			t.Errorf("announced %t: %v", announced, err)
 		}
 		if body.Head.UID != "1" || rest.Len() > 0 {
