@@ -237,10 +237,6 @@ func recordedGroup(in *fixture) {
 		Spec: []byte(`{"targetNamespaces":["shop"],"serviceAccountName":"installer"}`)}}
 }
 
-func targetsStatus(names ...string) map[string]any {
-	return map[string]any{"namespaces": anySlice(names)}
-}
-
 func TestEvaluateGroupObjects(t *testing.T) {
 	updated := func(name string, spec map[string]any) map[string]any {
 		return map[string]any{"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup", "spec": spec,
