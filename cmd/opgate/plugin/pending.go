@@ -95,7 +95,12 @@ func pendingCommand(now func() time.Time) *cobra.Command {
 		Short:   "List the InstallPlans that wait for approval, with their verdicts",
 		Long:    pendingLong,
 		Example: pendingExample,
-		Args:    noArguments,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("unexpected argument %s: a namespace is named by -n", text.Quote(args[0]))
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p := &pendingPrinter{output: &o.output, out: cmd.OutOrStdout(), now: now,
 				table: printers.NewTablePrinter(o.output.table())}
@@ -120,7 +125,7 @@ func pendingCommand(now func() time.Time) *cobra.Command {
 			})
 		},
 	}
-	o.registerAll(cmd)
+	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "look at all namespaces, not at that of -n or the context")
 	cmd.Flags().StringVarP(&selector, "selector", "l", "",
 		"label selector of InstallPlans, such as operators.coreos.com/etcd.shop (default: all)")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "after listing, watch for changes")
