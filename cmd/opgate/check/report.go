@@ -6,10 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
-	policyv1 "github.com/opgate/opgate/api/policy/v1"
-	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
-	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/internal/text"
@@ -49,15 +45,6 @@ func (j *judgement) reasons() []verdict.Reason {
 func (j *judgement) isOperator() bool {
 	switch j.Kind {
 	case olm.KindSubscription, olm.KindInstallPlan, olm.KindClusterServiceVersion, olm.KindClusterExtension:
-		return true
-	}
-	return false
-}
-
-// isPolicy reports whether it is one that others are judged by.
-func (j *judgement) isPolicy() bool {
-	switch j.Value.(type) {
-	case *policyv1beta2.OperatorPolicy, *constraintv1.Constraint, *policyv1.Policy, *policyv1beta1.PolicySet:
 		return true
 	}
 	return false
@@ -135,7 +122,7 @@ func (r *report) finish(o *options) {
 		r.code = exitRefused
 	}
 	r.judged = slices.DeleteFunc(r.judged, func(j judgement) bool {
-		return !o.diff && o.summary || o.only == onlyRefused && j.outcome() == verdict.Allow.String()
+		return o.summary || o.only == onlyRefused && j.outcome() == verdict.Allow.String()
 	})
 }
 

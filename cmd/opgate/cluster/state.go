@@ -250,14 +250,13 @@ type identity struct {
 
 func identityOf(o *snapshot.Object) identity { return identity{o.Kind(), o.Key()} }
 
-// Again returns the state of the same listing with other objects: instead replaces those of the same kind, namespace
-// and name, and gone are left out. What these refer to is read, as by Read; nothing is listed a second time, so that
-// two states differ in these objects only.
-func (s *State) Again(ctx context.Context, instead, gone []*snapshot.Object) (*State, error) {
+// Again returns the state of the same listing with other objects in place of those of the same kind, namespace and
+// name. What these refer to is read, as by Read; nothing is listed a second time.
+func (s *State) Again(ctx context.Context, instead []*snapshot.Object) (*State, error) {
 	in := &input{Reader: s.listed.reader, options: s.listed.options, versions: s.listed.versions,
 		notes: slices.Clone(s.listed.notes)}
 	without := map[identity]bool{}
-	for _, o := range slices.Concat(instead, gone) {
+	for _, o := range instead {
 		without[identityOf(o)] = true
 	}
 	for _, o := range s.listed.stored {

@@ -52,10 +52,10 @@ type Reason struct {
 	Message string         `json:"message"`
 }
 
-// Reasons returns the reasons of a verdict, never nil.
-func Reasons(v *verdict.Verdict) []Reason {
+// Reasons returns reasons of a verdict as they are printed, never nil.
+func Reasons(of []verdict.Reason) []Reason {
 	reasons := []Reason{}
-	for _, r := range v.Reasons {
+	for _, r := range of {
 		reasons = append(reasons, Reason{r.Rule, r.Source, r.Message})
 	}
 	return reasons

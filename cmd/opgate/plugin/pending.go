@@ -174,7 +174,7 @@ func pendingPlans(state *cluster.State, now time.Time) []pendingPlan {
 			found := c.JudgePlan(plan)
 			p := pendingPlan{Namespace: ns.Name(), Name: plan.Metadata.Name, Outdated: !ns.IsCurrent(plan),
 				Decision: found.Decision.String(), Operators: append([]inspect.Operator{}, found.Operators...),
-				Reasons:  inspect.Reasons(&found.Verdict),
+				Reasons:  inspect.Reasons(found.Reasons),
 				Warnings: warningsOf(&found.Verdict), Notes: []string{}}
 			if found.Decision == verdict.Allow {
 				p.Approver, p.Notes = c.Approver(plan)
