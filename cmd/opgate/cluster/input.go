@@ -76,7 +76,7 @@ func FromFiles(unit *manifests.Unit, versions facts.Cluster) *State {
 // Contents returns the objects that plans are compared with.
 func (s *State) Contents() contents.Source {
 	if s.files != nil {
-		return s.files.Contents()
+		return &s.files.Files
 	}
 	return s.listed.reader.Contents()
 }

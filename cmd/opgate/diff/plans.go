@@ -48,7 +48,7 @@ func fromFiles(
 		}
 		missing = slices.DeleteFunc(missing, func(other types.NamespacedName) bool { return other == key })
 		replacements := carrier.Replacements(cluster.Namespace(plan.Metadata.Namespace), plan)
-		results = append(results, resultsOf(plan, objects.Changes(plan, replacements))...)
+		results = append(results, resultsOf(plan, objects.Files.Changes(plan, replacements))...)
 	}
 	switch {
 	case len(missing) > 0:

@@ -18,7 +18,6 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/facts"
-	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/snapshot/contents"
 )
@@ -32,6 +31,8 @@ type Unit struct {
 	Name string
 	// Objects are those of the unit, in the order of the input.
 	Objects []*Object
+	// Files has what plans change, and are compared with.
+	Files contents.Files
 
 	source *source
 	// build is nil for plain files.
@@ -42,8 +43,6 @@ type Unit struct {
 	hidden string
 	// ambiguous is a Namespace that is defined twice with other labels, which Constraints read.
 	ambiguous string
-	// files has what plans change.
-	files contents.Files
 }
 
 // Hidden returns the place of a problem for which no object of the unit can be allowed; empty if there is none.
@@ -124,11 +123,6 @@ func (u *Unit) Stored() (objects []*snapshot.Object) {
 	return objects
 }
 
-// Changes returns what a plan changes, as rules.Changes.
-func (u *Unit) Changes(plan *olm.InstallPlan, replacements []state.Replacement) *state.PlanChanges {
-	return u.files.Changes(plan, replacements)
-}
-
 // Package returns a package of a catalog, as a PackageManifest among the objects has it; nil if there is none.
 func (u *Unit) Package(pkg string, source olm.Catalog) *catalog.Package {
 	for _, o := range slices.Concat(u.Objects, u.shared) {
@@ -148,15 +142,12 @@ func (u *Unit) Snapshot(versions facts.Cluster) *snapshot.Snapshot {
 // Builder returns what builds that state. No policy waits for another one there: what the statuses of Policies would
 // show is not known.
 func (u *Unit) Builder(versions facts.Cluster) snapshot.Builder {
-	b := snapshot.Builder{Unsuspended: true, WithoutServices: true, Changes: u.files.Changes,
+	b := snapshot.Builder{Unsuspended: true, WithoutServices: true, Changes: u.Files.Changes,
 		Packages: func(pkg, _ string, source olm.Catalog) *catalog.Package { return u.Package(pkg, source) }}
 	b.SetCluster(time.Time{}, versions)
 	b.Put(time.Time{}, u.Stored()...)
 	return b
 }
-
-// Contents returns the objects that plans are compared with.
-func (u *Unit) Contents() contents.Source { return &u.files }
 
 // describe adds what is said of the input as a whole.
 func (in *Input) describe() {
