@@ -134,6 +134,8 @@ func (r *Reader) Read(ctx context.Context, o Options) (*State, error) {
 // finish reads what the listed objects refer to.
 func (in *input) finish(ctx context.Context) (*State, error) {
 	listed := base{in.Reader, in.options, in.versions, slices.Clone(in.stored), slices.Clone(in.notes)}
+	in.questions = questions{completions: map[types.NamespacedName]*snapshot.Completion{},
+		packages: map[packageQuestion]*catalog.Package{}, changes: map[string]*state.PlanChanges{}}
 	state := in.build()
 	if kinds := imagesOfCatalogs(state.Snapshot); len(kinds) > 0 {
 		if err := in.readKinds(ctx, nil, kinds); err != nil {
@@ -188,7 +190,7 @@ func (in *input) readKinds(ctx context.Context, needed, optional []*snapshot.Kin
 		running.Go(func() { lists[i], faults[i] = in.objectsOf(ctx, kind, in.options) })
 	}
 	running.Wait()
-	var missing *Forbidden
+	var missing Forbidden
 	var others []error
 	for i, err := range faults {
 		forbidden, isForbidden := errors.AsType[*Forbidden](err)
@@ -198,7 +200,7 @@ func (in *input) readKinds(ctx context.Context, needed, optional []*snapshot.Kin
 			in.stored = append(in.stored, lists[i]...)
 		case isNotServed && (kinds[i].Optional || !slices.Contains(needed, kinds[i])):
 		case isForbidden && slices.Contains(needed, kinds[i]):
-			missing = missing.merged(forbidden)
+			missing.Rights = append(missing.Rights, forbidden.Rights...)
 		case isForbidden:
 			in.note(kinds[i].Resource, err, "list", RoleReader)
 		default:
@@ -208,8 +210,8 @@ func (in *input) readKinds(ctx context.Context, needed, optional []*snapshot.Kin
 	switch {
 	case len(others) > 0:
 		return others[0]
-	case missing != nil:
-		return missing
+	case len(missing.Rights) > 0:
+		return &missing
 	}
 	return nil
 }
