@@ -177,7 +177,7 @@ func printJUnit(w io.Writer, r *report) error {
 
 // at is a place for programs: "apps/etcd.yaml:3".
 func at(p manifests.Place) string {
-	return fmt.Sprintf("%s:%d", manifests.PathOf(p.File), max(1, p.Line))
+	return fmt.Sprintf("%s:%d", text.Escape(manifests.DisplayFile(p.File)), max(1, p.Line))
 }
 
 // Values in workflow commands of GitHub Actions, and in their properties, end at these characters.
@@ -196,7 +196,7 @@ func printGitHub(w io.Writer, r *report) error {
 		}
 		where := ""
 		if e.File != "" && e.File != cli.StandardInput && e.File != onCluster {
-			where = fmt.Sprintf("file=%s,line=%d,", commandProperty.Replace(manifests.PathOf(e.File)), max(1, e.Line))
+			where = fmt.Sprintf("file=%s,line=%d,", commandProperty.Replace(text.Escape(e.File)), max(1, e.Line))
 		}
 		fmt.Fprintf(out, "::%s %stitle=%s::%s\n", e.level, where, commandProperty.Replace("opgate: "+e.title),
 			commandValue.Replace(text.Escape(e.message)))

@@ -180,21 +180,21 @@ func (r *report) entries() (all []entry) {
 }
 
 // findings are the warnings, and what was not resolved or not stated.
-func findings(j *judgement) []inspect.Warning {
+func findings(j *judgement) []verdict.Reason {
 	list := inspect.Warnings(&j.Verdict)
 	if j.Hub {
-		list = append(list, inspect.Warning{Message: "has hub templates, which only the hub resolves: what it governs is held " +
+		list = append(list, verdict.Reason{Message: "has hub templates, which only the hub resolves: what it governs is held " +
 			"here; judge what the hub distributes"})
 	}
 	if j.Unstated {
-		list = append(list, inspect.Warning{Field: "metadata", Message: "no namespace is stated, so that it is judged in " +
+		list = append(list, verdict.Reason{Field: "metadata", Message: "no namespace is stated, so that it is judged in " +
 			"default: set metadata.namespace, or give -n"})
 	}
 	return list
 }
 
 // brief leaves out why a pending plan may not be approved: the input has the plan, and its verdict has that.
-func brief(w inspect.Warning) string {
+func brief(w verdict.Reason) string {
 	if before, _, found := strings.Cut(w.Message, " ("+string(rules.RuleOperatorPolicyPending)+"): "); found &&
 		w.Rule == rules.RuleOperatorPolicyPending {
 		return before + " (" + string(rules.RuleOperatorPolicyPending) + ")"
