@@ -5,7 +5,6 @@ package diff
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -154,10 +153,10 @@ func (o *options) run(
 ) error {
 	results, err := o.compare(ctx, plans, stdin, stderr)
 	if err != nil {
-		return coded(err)
+		return self.Failed(err)
 	}
 	if err := formats[o.output](stdout, results); err != nil {
-		return coded(fmt.Errorf("write differences: %w", err))
+		return self.Failed(fmt.Errorf("write differences: %w", err))
 	}
 	code := 0
 	for _, r := range results {
@@ -188,12 +187,4 @@ func (o *options) compare(
 		return fromFiles(o.files, o.namespace, plans, stdin, stderr)
 	}
 	return fromCluster(ctx, o.kubeconfig, plans)
-}
-
-// coded returns an error with the exit code for what is unusable.
-func coded(err error) error {
-	if own, ok := errors.AsType[*cli.ExitError](err); ok {
-		return own
-	}
-	return self.Unusable("%v", err)
 }

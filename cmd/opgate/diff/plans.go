@@ -12,7 +12,6 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/cluster"
 	"github.com/opgate/opgate/cmd/opgate/manifests"
-	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/change"
@@ -109,7 +108,7 @@ func fromCluster(ctx context.Context, flags cli.Kubeconfig, named []types.Namesp
 	for _, key := range named {
 		found, err := fromNamespace(ctx, reader, key)
 		if err != nil {
-			return nil, fmt.Errorf("compare InstallPlan %s: %s", key, text.Escape(err.Error()))
+			return nil, fmt.Errorf("compare InstallPlan %s: %w", key, err)
 		}
 		results = append(results, found...)
 	}
