@@ -78,7 +78,7 @@ func (s *State) Contents() contents.Source {
 	if s.files != nil {
 		return &s.files.Files
 	}
-	return s.listed.reader.Contents()
+	return s.listed.Contents()
 }
 
 // get returns the JSON of an object of the files; nil if there is none.

@@ -81,9 +81,6 @@ func Command() *cobra.Command {
 					return err
 				}
 			}
-			for i := range args {
-				args[i] = cli.InNamespace(o.namespace, args[i])
-			}
 			plans, err := o.validate(args)
 			if err != nil {
 				return err
@@ -129,9 +126,9 @@ func (o *options) validate(args []string) ([]types.NamespacedName, error) {
 	}
 	plans := make([]types.NamespacedName, len(args))
 	for i, arg := range args {
-		var err error
-		if plans[i], err = parsePlan(arg); err != nil {
-			return nil, err
+		var ok bool
+		if plans[i], ok = cli.NamespacedName(arg, o.namespace); !ok {
+			return nil, self.Usage("%q is no name of an InstallPlan: write NAME or NAMESPACE/NAME, and files with -f", arg)
 		}
 	}
 	return plans, nil

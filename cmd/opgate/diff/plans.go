@@ -20,15 +20,6 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// parsePlan reads NAMESPACE/PLAN.
-func parsePlan(arg string) (types.NamespacedName, error) {
-	key, ok := cli.NamespacedName(arg)
-	if !ok {
-		return key, self.Usage("%q is no name of an InstallPlan: write NAME or NAMESPACE/NAME, and files with -f", arg)
-	}
-	return key, nil
-}
-
 // fromFiles compares the plans of files: those that are named, or else those that OLM has not run.
 func fromFiles(
 	files []string, namespace string, named []types.NamespacedName, stdin io.Reader, stderr io.Writer,
