@@ -2,6 +2,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -157,20 +158,11 @@ func versionCommand(name, version string) *cobra.Command {
 	return cmd
 }
 
-// recordedVersion returns what Go recorded of the module and the commit.
+// recordedVersion returns what Go recorded of the module, with the commit, and of the compiler.
 func recordedVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
 	}
-	v := info.Main.Version
-	if v == "" {
-		v = "devel"
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			v += " " + s.Value
-		}
-	}
-	return v + " " + info.GoVersion
+	return cmp.Or(info.Main.Version, "devel") + " " + info.GoVersion
 }
