@@ -32,7 +32,7 @@ var commands = []struct {
 	{document: "docs/check.md", begins: "$ opgate check .", tests: []string{"TestFirstPullRequest"}},
 	{document: "docs/check.md", begins: "$ sed -i s/stable/alpha/", tests: []string{"TestFirstPullRequest"}},
 	{document: "docs/check.md", begins: "git worktree",
-		why: "needs two branches; TestScripts judges by -p"},
+		why: "needs two branches; TestScripts compares two directories"},
 	{document: "docs/check.md", begins: "opgate check --live", tests: []string{"TestCheckCluster"}},
 	{document: "docs/check.md", begins: "kustomize build", why: "needs kustomize; TestScripts pipes manifests"},
 	{document: "docs/lockfile.md", begins: "opgate adopt -A", tests: []string{"TestScripts", "TestLoopOLM/a lockfile"}},

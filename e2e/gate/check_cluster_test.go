@@ -130,13 +130,13 @@ func TestCheckCluster(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 	})
-	t.Run("another policy in place of that of the cluster", func(t *testing.T) {
+	t.Run("a change of the policy of the cluster", func(t *testing.T) {
 		stricter := policy.DeepCopy()
 		if err := unstructured.SetNestedStringSlice(stricter.Object, []string{"etcdoperator.v0.9.0"}, "spec",
 			"versions"); err != nil {
 			t.Fatal(err)
 		}
-		got := checked(t, e, namespace, "-p", file("new.json", stricter))
+		got := checked(t, e, namespace, "--diff", file("old.json", policy), file("new.json", stricter))
 		want := []string{
 			"Allow ClusterServiceVersion etcdoperator.v0.9.0",
 			fmt.Sprintf("Deny InstallPlan install-waits: %s is not allowed by OperatorPolicy %s/%s (bundle/version): allowed is etcdoperator.v0.9.0",
@@ -164,6 +164,12 @@ func TestCheckCluster(t *testing.T) {
 			if !strings.Contains(got.Stdout, want) {
 				t.Errorf("%s is not in %q", want, got.Stdout)
 			}
+		}
+	})
+	t.Run("the policy is removed", func(t *testing.T) {
+		got := checked(t, e, namespace, "--diff", file("old.json", policy), os.DevNull)
+		if !slices.Equal(got, []string{"Allow ClusterServiceVersion etcdoperator.v0.9.0"}) {
+			t.Errorf("got %q", got)
 		}
 	})
 }

@@ -186,11 +186,7 @@ func FuzzJudge(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		o := &options{files: []string{cli.StandardInput}, approvalMode: string(rules.MutateApproval)}
-		in, err := o.gather(bytes.NewReader(data))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := o.judgeAll(t.Context(), in)
+		r, err := o.report(t.Context(), bytes.NewReader(data))
 		if err != nil {
 			t.Fatal(err)
 		}

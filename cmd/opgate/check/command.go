@@ -50,6 +50,9 @@ type options struct {
 	failOn          string
 	requirePolicy   bool
 	summary         bool
+	// diff compares what policies judges with what old does.
+	diff bool
+	old  string
 	// live judges by the cluster of kubeconfig.
 	live       bool
 	kubeconfig cli.Kubeconfig
@@ -68,10 +71,11 @@ them, kustomizations, which are built, and "-" for standard input. A kustomizati
 itself, by its own policies, by those among the plain files of its argument, and by those of --policies. What cannot be
 read, built or understood is a problem, and all else is judged; what a problem may be about is not allowed. With --live
 the cluster of the current context counts as well, and without files what is installed and what waits there is judged.
+With --diff the first two arguments are two sets of policies, and what the second one judges otherwise is printed.
 
 Exit codes:
-  0  everything is allowed, or the input holds nothing that is judged
-  1  something is refused, held or not judged; with --fail-on=warning, something is warned of
+  0  everything is allowed, or the input holds nothing that is judged; with --diff, nothing differs
+  1  something is refused, held or not judged; with --fail-on=warning, something is warned of; with --diff, something differs
   2  the command line cannot be used, or a problem concerns operators, or may`
 
 const example = `  # everything in a repository, each kustomization by itself, except what tests need
@@ -81,11 +85,11 @@ const example = `  # everything in a repository, each kustomization by itself, e
   opgate check -p ../main/policies apps/overlays/prod
 
   # what a change of policies refuses or allows of what is deployed
-  diff <(opgate check --only=refused -p ../main/policies apps) <(opgate check --only=refused -p policies apps)
+  opgate check --diff ../main/policies policies apps
 
-  # is what is installed and what waits on a cluster what its policies allow, and what these would allow?
+  # is what is installed and what waits on a cluster what its policies allow, and what would these change?
   opgate check --live --only=refused
-  opgate check --live --only=refused -p policies
+  opgate check --live --diff /dev/null policies
 
   # may the plans that wait on another cluster be approved? With --as-if=approved-now: would the others be, today?
   kubectl get constraints.operators.coreos.com,ns,operatorpolicies,og,subscriptions.operators.coreos.com,installplans,csv,operatorconditions \
@@ -96,11 +100,17 @@ const example = `  # everything in a repository, each kustomization by itself, e
 func Command(now func() time.Time) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use:     "check [-p FILE|DIR|-]... [FILE|DIR|-]...",
+		Use:     "check [-p FILE|DIR|-]... [FILE|DIR|-]... | check --diff OLD NEW [FILE|DIR|-]...",
 		Short:   "Judge manifests: would the gate let them through?",
 		Long:    long,
 		Example: example,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.diff {
+				if len(args) < 2 {
+					return self.Usage("--diff compares two sets of policies: name the old and the new one, then what they judge")
+				}
+				o.old, o.policies, args = args[0], append(o.policies, args[1]), args[2:]
+			}
 			o.files, o.version = append(o.files, args...), cmd.Root().Version
 			if err := o.validate(); err != nil {
 				return err
@@ -121,6 +131,7 @@ func Command(now func() time.Time) *cobra.Command {
 		`file or directory whose policies judge everything, "-" for standard input; repeatable`)
 	cli.OutputVar(cmd, &o.output, formatNames())
 	cli.ChoiceVar(cmd, &o.only, "only", "", "refused leaves out what is allowed (default: all)", onlyRefused)
+	flags.BoolVar(&o.diff, "diff", false, "print what the policies of the second argument judge otherwise than those of the first")
 	flags.BoolVar(&o.summary, "summary", false, "print only the counts")
 	flags.BoolVar(&o.live, "live", false,
 		"judge by the cluster of the current context; without files, what is installed and waits there")
@@ -151,7 +162,11 @@ func Command(now func() time.Time) *cobra.Command {
 }
 
 func (o *options) validate() error {
-	if err := cmp.Or(self.CheckFiles(slices.Concat(o.policies, o.files)), self.CheckNamespaces(cmp.Or(o.namespace, "default"))); err != nil {
+	named := slices.Concat(o.policies, o.files)
+	if o.diff {
+		named = append(named, o.old)
+	}
+	if err := cmp.Or(self.CheckFiles(named), self.CheckNamespaces(cmp.Or(o.namespace, "default"))); err != nil {
 		return err
 	}
 	switch {
@@ -169,14 +184,11 @@ func (o *options) validate() error {
 
 // run reads, judges and prints.
 func (o *options) run(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
-	in, err := o.gather(stdin)
-	if err != nil {
-		return self.Usage("%v", err)
-	}
-	r, err := o.judgeAll(ctx, in)
+	r, err := o.report(ctx, stdin)
 	if err != nil {
 		return err
 	}
+	r.finish(o)
 	if err := formats[o.output](stdout, r); err != nil {
 		return fmt.Errorf("write verdicts: %w", err)
 	}
@@ -189,14 +201,18 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stdout io.Writer) er
 	return &cli.ExitError{Code: r.code}
 }
 
-// gather reads the input.
-func (o *options) gather(stdin io.Reader) (*manifests.Input, error) {
+// gather reads the input, with some policies.
+func (o *options) gather(policies []string, stdin io.Reader) (*manifests.Input, error) {
 	ignore, err := o.ignored()
-	if err != nil {
-		return nil, err
+	if err == nil {
+		var in *manifests.Input
+		in, err = manifests.Gather(o.files, stdin, manifests.Options{Namespace: o.namespace, Policies: policies,
+			Exclude: o.exclude, Ignore: ignore, Strict: o.strict, Progress: o.progress})
+		if err == nil {
+			return in, nil
+		}
 	}
-	return manifests.Gather(o.files, stdin, manifests.Options{Namespace: o.namespace, Policies: o.policies,
-		Exclude: o.exclude, Ignore: ignore, Strict: o.strict, Progress: o.progress})
+	return nil, self.Usage("%v", err)
 }
 
 // ignored returns the patterns of the ignore file, one on each line; those that begin with # are comments.

@@ -3,6 +3,7 @@ package check
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 
 	utilversion "k8s.io/apimachinery/pkg/util/version"
@@ -26,8 +27,8 @@ const (
 	nothingStored = "no operator is installed, and no InstallPlan waits for approval"
 )
 
-// judgeAll judges the input, and with --live what a cluster has.
-func (o *options) judgeAll(ctx context.Context, in *manifests.Input) (*report, error) {
+// report judges the input, and with --live what a cluster has.
+func (o *options) report(ctx context.Context, stdin io.Reader) (*report, error) {
 	versions, err := o.versions.cluster()
 	if err != nil {
 		return nil, err
@@ -42,6 +43,20 @@ func (o *options) judgeAll(ctx context.Context, in *manifests.Input) (*report, e
 			return nil, self.Unusable("nothing was judged: %v", err)
 		}
 	}
+	if o.diff {
+		return o.compare(ctx, state, versions, stdin)
+	}
+	in, err := o.gather(o.policies, stdin)
+	if err != nil {
+		return nil, err
+	}
+	return o.judgeAll(ctx, in, state, versions)
+}
+
+// judgeAll judges an input, by a cluster or by the versions of one.
+func (o *options) judgeAll(
+	ctx context.Context, in *manifests.Input, state *cluster.State, versions facts.Cluster,
+) (*report, error) {
 	r := newReport(o, in)
 	units := in.Units
 	if o.live && len(units) == 0 {
@@ -75,7 +90,6 @@ func (o *options) judgeAll(ctx context.Context, in *manifests.Input) (*report, e
 	if !somePolicy && slices.ContainsFunc(r.judged, func(j judgement) bool { return j.isOperator() }) {
 		r.note(manifests.Note{Warning: true, Text: "judged by no policy: the input has no OperatorPolicy and no Constraint"})
 	}
-	r.finish(o)
 	return r, nil
 }
 
@@ -85,14 +99,14 @@ func (o *options) judge(
 	ctx context.Context, u *manifests.Unit, state *cluster.State, versions facts.Cluster, first bool,
 ) (judged []judgement, notes []string, err error) {
 	c := &inspect.Cluster{Mode: rules.ApprovalMode(o.approvalMode), Again: o.asIf == asIfApprovedNow,
-		Installed: o.live, Now: o.now}
+		Installed: o.diff || o.live, Now: o.now}
 	objects := u.Objects
 	c.Package = u.Package
 	if state == nil {
 		c.Snapshot = u.Snapshot(versions)
 	} else {
 		if stored := u.Stored(); len(stored) > 0 {
-			if state, err = state.Again(ctx, stored); err != nil {
+			if state, err = state.Again(ctx, stored, nil); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -103,8 +117,8 @@ func (o *options) judge(
 			}
 			return state.Package(ctx, pkg, source)
 		}
-		if first && len(o.files) == 0 {
-			objects = slices.Concat(objects, storedIn(c, objects))
+		if first && (o.diff || len(o.files) == 0) {
+			objects = slices.Concat(objects, storedIn(c, objects, o.diff))
 		}
 	}
 	for _, object := range objects {
@@ -115,8 +129,9 @@ func (o *options) judge(
 	return judged, notes, nil
 }
 
-// storedIn returns what is judged of a cluster, without those that are given: what is installed and what waits.
-func storedIn(c *inspect.Cluster, given []*manifests.Object) (stored []*manifests.Object) {
+// storedIn returns what is judged of a cluster, without those that are given: what is installed and what waits and, if
+// asked for, Subscriptions.
+func storedIn(c *inspect.Cluster, given []*manifests.Object, subscriptions bool) (stored []*manifests.Object) {
 	type identity struct{ kind, key string }
 	known := map[identity]bool{}
 	for _, o := range given {
@@ -128,6 +143,11 @@ func storedIn(c *inspect.Cluster, given []*manifests.Object) (stored []*manifest
 				Name: name, Value: value}
 			if !known[identity{kind, o.Key()}] {
 				stored = append(stored, o)
+			}
+		}
+		if subscriptions {
+			for _, s := range ns.Subscriptions() {
+				add(olm.KindSubscription, s.Metadata.Name, s)
 			}
 		}
 		for _, installed := range ns.Installed() {

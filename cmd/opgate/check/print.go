@@ -71,6 +71,9 @@ func lines(j *judgement) (lines []string) {
 			add(note)
 		}
 	}
+	for _, said := range j.before {
+		add("before: " + said)
+	}
 	return lines
 }
 
@@ -106,6 +109,8 @@ type item struct {
 	Reasons   []inspect.Reason         `json:"reasons"`
 	Warnings  []string                 `json:"warnings"`
 	Patch     []verdict.PatchOperation `json:"patch"`
+	// Before is what the old policies say; with --diff.
+	Before []string `json:"before,omitempty"`
 	// AlreadyApproved is set for a plan that is not judged.
 	AlreadyApproved bool `json:"alreadyApproved,omitempty"`
 }
@@ -115,7 +120,7 @@ func printJSON(w io.Writer, r *report) error {
 	for i := range r.judged {
 		j := &r.judged[i]
 		one := item{j.File, j.Line, j.Kustomization, strings.TrimPrefix(j.Via, ", "), j.Kind, j.Namespace, j.Name,
-			j.outcome(), inspect.Reasons(j.reasons()), []string{}, verdict.Patch(j.Changes), j.AlreadyApproved}
+			j.outcome(), inspect.Reasons(j.reasons()), []string{}, verdict.Patch(j.Changes), j.before, j.AlreadyApproved}
 		for _, f := range findings(j) {
 			one.Warnings = append(one.Warnings, f.Message)
 		}

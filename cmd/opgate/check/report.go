@@ -23,6 +23,8 @@ type judgement struct {
 	*inspect.Answer
 	// unjudged is why it cannot be allowed; empty if it can.
 	unjudged string
+	// before is what the old policies say of it, without what the new ones say too; with --diff.
+	before []string
 }
 
 // outcome is the verdict as every format prints it: Allow, Hold, Deny or notJudged.
@@ -74,6 +76,8 @@ type report struct {
 	// failOnWarning makes warnings on objects failures.
 	failOnWarning bool
 	warned        bool
+	// differ and same count the objects that policies judge otherwise or alike; with --diff.
+	differ, same int
 	// code is the exit code.
 	code int
 	// version is that of the program.
@@ -118,6 +122,8 @@ func (r *report) finish(o *options) {
 	switch {
 	case slices.ContainsFunc(r.problems, func(p manifests.Problem) bool { return p.Operators }):
 		r.code = exitUnusable
+	case o.diff:
+		r.code = min(r.differ, exitRefused)
 	case len(r.judged) > r.count[verdict.Allow.String()], r.failOnWarning && r.warned:
 		r.code = exitRefused
 	}
@@ -127,6 +133,9 @@ func (r *report) finish(o *options) {
 }
 
 func (r *report) counts() string {
+	if r.differ+r.same > 0 {
+		return fmt.Sprintf("%d judged otherwise, %d the same", r.differ, r.same)
+	}
 	s := fmt.Sprintf("%d allowed, %d held, %d denied", r.count["Allow"], r.count["Hold"], r.count["Deny"])
 	if n := r.count[notJudged]; n > 0 {
 		s += fmt.Sprintf(", %d not judged", n)

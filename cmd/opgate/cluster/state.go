@@ -238,21 +238,21 @@ func (in *input) build() *State {
 	return &State{Snapshot: b.Complete(undated, in.completions), builder: b}
 }
 
-// Again returns the state of the same listing with other objects in place of those of the same kind, namespace and
-// name. What these refer to is read, as by Read; nothing is listed a second time.
-func (s *State) Again(ctx context.Context, instead []*snapshot.Object) (*State, error) {
+// Again returns the state of the same listing with other objects: instead replaces those of the same kind, namespace and
+// name, and gone are left out. What these refer to is read, as by Read; nothing is listed a second time.
+func (s *State) Again(ctx context.Context, instead, gone []*snapshot.Object) (*State, error) {
 	type identity struct {
 		*snapshot.Kind
 		types.NamespacedName
 	}
-	replaced := map[identity]bool{}
-	for _, o := range instead {
-		replaced[identity{o.Kind(), o.Key()}] = true
+	without := map[identity]bool{}
+	for _, o := range slices.Concat(instead, gone) {
+		without[identity{o.Kind(), o.Key()}] = true
 	}
 	in := &input{listing: s.listed}
 	in.stored, in.notes = slices.Clone(instead), slices.Clone(s.listed.notes)
 	for _, o := range s.listed.stored {
-		if !replaced[identity{o.Kind(), o.Key()}] {
+		if !without[identity{o.Kind(), o.Key()}] {
 			in.stored = append(in.stored, o)
 		}
 	}

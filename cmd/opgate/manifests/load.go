@@ -251,9 +251,9 @@ func (l *loader) add(o *Object) bool {
 	o.stored = nil
 	twice := fmt.Sprintf("%s %s is defined twice, first in %s", o.Kind, o.Key(), first.Place)
 	switch {
-	case (isPolicy(o) || o.labels != nil || l.in.options.Together) && first.equal(o):
+	case (o.IsPolicy() || o.labels != nil || l.in.options.Together) && first.equal(o):
 		return false // a namespace comes with everything that is installed in it
-	case isPolicy(o) || l.in.options.Together:
+	case o.IsPolicy() || l.in.options.Together:
 		l.in.problem(l.Unit, Problem{Place: o.Place, Text: twice, Operators: true, hides: !isCarrier(o)})
 		return false
 	}

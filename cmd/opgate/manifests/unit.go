@@ -72,8 +72,8 @@ func judgesOthers(o *Object) bool {
 	return true
 }
 
-// isPolicy reports whether there may be one object of its name.
-func isPolicy(o *Object) bool {
+// IsPolicy reports whether it judges others, so that there may be one of its name.
+func (o *Object) IsPolicy() bool {
 	return o.Group == policyv1beta2.GroupVersion.Group || o.Kind == constraintv1.Kind
 }
 
@@ -104,7 +104,7 @@ func (in *Input) share(u *Unit) {
 				case first == nil:
 					seen[o.identity()] = o
 					u.shared = append(u.shared, o)
-				case isPolicy(o) && !first.equal(o):
+				case o.IsPolicy() && !first.equal(o):
 					in.problem(u, Problem{Place: first.Place, Operators: true, hides: !isCarrier(o),
 						Text: fmt.Sprintf("%s %s is defined twice, also in %s", o.Kind, o.Key(), o.Place)})
 				}
