@@ -141,7 +141,6 @@ var commands = []struct {
 	{document: "docs/plugin.md", begins: "$ kubectl opgate pending", tests: []string{"TestPluginDocument"}},
 	{document: "docs/plugin.md", begins: "kubectl opgate pending -l", tests: []string{"TestPlugin", "TestFormats"}},
 	{document: "docs/plugin.md", begins: "$ kubectl opgate why", tests: []string{"TestPluginDocument"}},
-	{document: "docs/plugin.md", begins: "$ kubectl opgate tree", tests: []string{"TestTreeOfSample"}},
 	{document: "docs/plugin.md", begins: "kubectl create clusterrolebinding", tests: []string{"TestPluginRights"}},
 	{document: "docs/rules.md", begins: "kubectl patch installplan install-x7", tests: []string{"TestReadme"}},
 	{document: "docs/performance.md", begins: "make scale",

@@ -54,8 +54,6 @@ func TestPluginRights(t *testing.T) {
 		return err
 	})
 
-	opgate(t, e, kubeconfig, 0, "tree", "-A")
-
 	// What plans change needs another role; without it a policy that judges by that holds. So does the approval.
 	reviewed, plan := planOfSample(t, e, "bundle-contents-hold")
 	got = opgate(t, e, kubeconfig, 0, "pending", "-n", reviewed)

@@ -56,7 +56,7 @@ func Command(now func() time.Time) *cobra.Command {
 				return err
 			}
 			var ok bool
-			if a.plan, ok = cli.NamespacedName(cli.InNamespace(namespace, names[0])); !ok {
+			if a.plan, ok = cli.NamespacedName(names[0], namespace); !ok {
 				return cli.Usage(cmd, "%q is no name of an InstallPlan: write NAME or NAMESPACE/NAME", names[0])
 			}
 			if a.expires, err = cli.End(expires, now); err != nil {

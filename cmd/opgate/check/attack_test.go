@@ -185,8 +185,8 @@ func FuzzJudge(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		o := &options{diff: true, approvalMode: string(rules.MutateApproval)}
-		r, err := o.judgeFiles(t.Context(), []string{cli.StandardInput}, nil, &judging{}, bytes.NewReader(data))
+		o := &options{files: []string{cli.StandardInput}, approvalMode: string(rules.MutateApproval)}
+		r, err := o.report(t.Context(), bytes.NewReader(data))
 		if err != nil {
 			t.Fatal(err)
 		}

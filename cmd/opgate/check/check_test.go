@@ -54,11 +54,16 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	programs := os.Getenv("PATH")
 	testscript.Run(t, testscript.Params{
 		Dir:                 dir,
 		UpdateScripts:       os.Getenv("UPDATE") != "",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
+		Setup: func(e *testscript.Env) error { // builds of kustomizations in this process have no $PATH
+			e.Setenv("PATH", programs)
+			return nil
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"check": func(ts *testscript.TestScript, neg bool, args []string) {
 				if code := run(ts, args); neg != (code != 0) {

@@ -50,9 +50,9 @@ type options struct {
 	failOn          string
 	requirePolicy   bool
 	summary         bool
-	// diff compares the verdicts under old and new, which are the first two arguments.
-	diff     bool
-	old, new string
+	// diff compares what policies judges with what old does.
+	diff bool
+	old  string
 	// live judges by the cluster of kubeconfig.
 	live       bool
 	kubeconfig cli.Kubeconfig
@@ -71,12 +71,11 @@ them, kustomizations, which are built, and "-" for standard input. A kustomizati
 itself, by its own policies, by those among the plain files of its argument, and by those of --policies. What cannot be
 read, built or understood is a problem, and all else is judged; what a problem may be about is not allowed. With --live
 the cluster of the current context counts as well, and without files what is installed and what waits there is judged.
-With --diff the first two arguments are two sets of policies, and what they judge differently is printed.
+With --diff the first two arguments are two sets of policies, and what the second one judges otherwise is printed.
 
 Exit codes:
   0  everything is allowed, or the input holds nothing that is judged; with --diff, nothing differs
-  1  something is refused, held or not judged; with --diff, something differs; with --fail-on=warning, something is
-     warned of
+  1  something is refused, held or not judged; with --fail-on=warning, something is warned of; with --diff, something differs
   2  the command line cannot be used, or a problem concerns operators, or may`
 
 const example = `  # everything in a repository, each kustomization by itself, except what tests need
@@ -88,8 +87,9 @@ const example = `  # everything in a repository, each kustomization by itself, e
   # what a change of policies refuses or allows of what is deployed
   opgate check --diff ../main/policies policies apps
 
-  # is what is installed and what waits on a cluster what the policies allow?
+  # is what is installed and what waits on a cluster what its policies allow, and what would these change?
   opgate check --live --only=refused
+  opgate check --live --diff /dev/null policies
 
   # may the plans that wait on another cluster be approved? With --as-if=approved-now: would the others be, today?
   kubectl get constraints.operators.coreos.com,ns,operatorpolicies,og,subscriptions.operators.coreos.com,installplans,csv,operatorconditions \
@@ -109,7 +109,7 @@ func Command(now func() time.Time) *cobra.Command {
 				if len(args) < 2 {
 					return self.Usage("--diff compares two sets of policies: name the old and the new one, then what they judge")
 				}
-				o.old, o.new, args = args[0], args[1], args[2:]
+				o.old, o.policies, args = args[0], append(o.policies, args[1]), args[2:]
 			}
 			o.files, o.version = append(o.files, args...), cmd.Root().Version
 			if err := o.validate(); err != nil {
@@ -131,12 +131,11 @@ func Command(now func() time.Time) *cobra.Command {
 		`file or directory whose policies judge everything, "-" for standard input; repeatable`)
 	cli.OutputVar(cmd, &o.output, formatNames())
 	cli.ChoiceVar(cmd, &o.only, "only", "", "refused leaves out what is allowed (default: all)", onlyRefused)
+	flags.BoolVar(&o.diff, "diff", false, "print what the policies of the second argument judge otherwise than those of the first")
 	flags.BoolVar(&o.summary, "summary", false, "print only the counts")
 	flags.BoolVar(&o.live, "live", false,
 		"judge by the cluster of the current context; without files, what is installed and waits there")
 	o.kubeconfig.Register(cmd)
-	flags.BoolVar(&o.diff, "diff", false,
-		"show what the policies in NEW, the second argument, refuse or allow unlike those in OLD, the first")
 	flags.StringArrayVar(&o.exclude, "exclude", nil, "pattern of files and directories to leave out; repeatable")
 	flags.StringVar(&o.ignoreFile, "ignore-file", "",
 		"patterns of what is left out, as those of the base branch (default: .opgateignore, if there is one)")
@@ -163,22 +162,20 @@ func Command(now func() time.Time) *cobra.Command {
 }
 
 func (o *options) validate() error {
-	if err := cmp.Or(self.CheckFiles(o.named()), self.CheckNamespaces(cmp.Or(o.namespace, "default"))); err != nil {
+	named := slices.Concat(o.policies, o.files)
+	if o.diff {
+		named = append(named, o.old)
+	}
+	if err := cmp.Or(self.CheckFiles(named), self.CheckNamespaces(cmp.Or(o.namespace, "default"))); err != nil {
 		return err
 	}
 	switch {
 	case !o.live && o.kubeconfig.Given():
 		return self.Usage("--kubeconfig, --context, --cluster and the other flags of kubectl are for --live, which is missing")
-	case len(o.files) == 0 && !o.diff && !o.live && len(o.policies) == 0:
+	case len(o.files) == 0 && !o.live && len(o.policies) == 0:
 		return self.Usage("no input: name files, directories or -")
 	case o.live && o.versions != versions{}:
 		return self.Usage("the versions are those of the cluster: leave out --kubernetes-version and --openshift-version with --live")
-	case o.diff && o.failOn != "":
-		return self.Usage("--fail-on is not for --diff, which exits with 1 if anything differs")
-	case o.diff && comparisonFormats[o.output] == nil:
-		return self.Usage("-o %s is not for --diff: use json or text", o.output)
-	case o.diff && o.only != "":
-		return self.Usage("--only is not for --diff, which shows differences only")
 	case o.summary && o.output != "text":
 		return self.Usage("--summary is for -o text")
 	}
@@ -187,51 +184,35 @@ func (o *options) validate() error {
 
 // run reads, judges and prints.
 func (o *options) run(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
-	how, err := o.judgings(ctx)
+	r, err := o.report(ctx, stdin)
 	if err != nil {
 		return err
 	}
-	if o.diff {
-		return o.judgeTwice(ctx, how, stdin, stdout)
-	}
-	r, err := o.judgeFiles(ctx, o.files, o.policies, &how[0], stdin)
-	if err != nil {
-		return err
-	}
+	r.finish(o)
 	if err := formats[o.output](stdout, r); err != nil {
 		return fmt.Errorf("write verdicts: %w", err)
 	}
-	return exit(r.code)
-}
-
-// exit returns an error with an exit code; nil for 0.
-func exit(code int) error {
-	switch code {
+	switch r.code {
 	case 0:
 		return nil
 	case exitUnusable:
 		return self.Unusable("a problem of the input concerns operators, or may")
 	}
-	return &cli.ExitError{Code: code}
+	return &cli.ExitError{Code: r.code}
 }
 
-// named returns all inputs that the command line names.
-func (o *options) named() []string {
-	names := slices.Concat(o.policies, o.files)
-	if o.diff {
-		names = append(names, o.old, o.new)
-	}
-	return names
-}
-
-// gather reads inputs.
-func (o *options) gather(names, policies []string, stdin io.Reader) (*manifests.Input, error) {
+// gather reads the input, with some policies.
+func (o *options) gather(policies []string, stdin io.Reader) (*manifests.Input, error) {
 	ignore, err := o.ignored()
-	if err != nil {
-		return nil, err
+	if err == nil {
+		var in *manifests.Input
+		in, err = manifests.Gather(o.files, stdin, manifests.Options{Namespace: o.namespace, Policies: policies,
+			Exclude: o.exclude, Ignore: ignore, Strict: o.strict, Progress: o.progress})
+		if err == nil {
+			return in, nil
+		}
 	}
-	return manifests.Gather(names, stdin, manifests.Options{Namespace: o.namespace, Policies: policies,
-		Exclude: o.exclude, Ignore: ignore, Strict: o.strict, Progress: o.progress})
+	return nil, self.Usage("%v", err)
 }
 
 // ignored returns the patterns of the ignore file, one on each line; those that begin with # are comments.

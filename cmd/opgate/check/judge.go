@@ -15,7 +15,6 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/facts"
-	"github.com/opgate/opgate/snapshot"
 )
 
 // onCluster is the file of objects that were read from a cluster.
@@ -28,46 +27,36 @@ const (
 	nothingStored = "no operator is installed, and no InstallPlan waits for approval"
 )
 
-// judging is a set of policies that objects are judged by.
-type judging struct {
-	// state is the cluster of --live, gone its objects that are not in force; nil without one.
-	state *cluster.State
-	gone  []*snapshot.Object
-	// versions are what is known of a cluster that holds nothing but the input.
-	versions facts.Cluster
-}
-
-// judgings returns how objects are judged, with --diff under the old and the new policies. With --live it reads the
-// cluster.
-func (o *options) judgings(ctx context.Context) (how [2]judging, err error) {
+// report judges the input, and with --live what a cluster has.
+func (o *options) report(ctx context.Context, stdin io.Reader) (*report, error) {
 	versions, err := o.versions.cluster()
 	if err != nil {
-		return how, err
+		return nil, err
 	}
-	how = [2]judging{{versions: versions}, {versions: versions}}
-	if !o.live {
-		return how, nil
+	var state *cluster.State
+	if o.live {
+		reader, err := cluster.Connect(o.kubeconfig)
+		if err == nil {
+			state, err = reader.Read(ctx, cluster.Options{})
+		}
+		if err != nil {
+			return nil, self.Unusable("nothing was judged: %v", err)
+		}
 	}
-	reader, err := cluster.Connect(o.kubeconfig)
+	if o.diff {
+		return o.compare(ctx, state, versions, stdin)
+	}
+	in, err := o.gather(o.policies, stdin)
 	if err != nil {
-		return how, self.Unusable("nothing was judged: %v", err)
+		return nil, err
 	}
-	state, err := reader.Read(ctx, cluster.Options{})
-	if err != nil {
-		return how, self.Unusable("nothing was judged: %v", err)
-	}
-	how[0].state, how[1].state = state, state
-	return how, nil
+	return o.judgeAll(ctx, in, state, versions)
 }
 
-// judgeFiles reads and judges inputs, with further policies.
-func (o *options) judgeFiles(
-	ctx context.Context, names, policies []string, how *judging, stdin io.Reader,
+// judgeAll judges an input, by a cluster or by the versions of one.
+func (o *options) judgeAll(
+	ctx context.Context, in *manifests.Input, state *cluster.State, versions facts.Cluster,
 ) (*report, error) {
-	in, err := o.gather(names, policies, stdin)
-	if err != nil {
-		return nil, self.Usage("%v", err)
-	}
 	r := newReport(o, in)
 	units := in.Units
 	if o.live && len(units) == 0 {
@@ -75,7 +64,7 @@ func (o *options) judgeFiles(
 	}
 	somePolicy := o.live || slices.ContainsFunc(units, (*manifests.Unit).HasPolicies)
 	for i, u := range units {
-		judged, notes, err := o.judge(ctx, u, how, i == 0)
+		judged, notes, err := o.judge(ctx, u, state, versions, i == 0)
 		if err != nil {
 			return nil, self.Unusable("nothing was judged: %v", err)
 		}
@@ -101,24 +90,23 @@ func (o *options) judgeFiles(
 	if !somePolicy && slices.ContainsFunc(r.judged, func(j judgement) bool { return j.isOperator() }) {
 		r.note(manifests.Note{Warning: true, Text: "judged by no policy: the input has no OperatorPolicy and no Constraint"})
 	}
-	r.finish(o)
 	return r, nil
 }
 
 // judge judges the objects of a unit, in its order, each as if it were written now to a cluster that holds all the
 // others, and then what else is judged on the cluster. Objects of the unit count in place of those of the cluster.
 func (o *options) judge(
-	ctx context.Context, u *manifests.Unit, how *judging, first bool,
+	ctx context.Context, u *manifests.Unit, state *cluster.State, versions facts.Cluster, first bool,
 ) (judged []judgement, notes []string, err error) {
 	c := &inspect.Cluster{Mode: rules.ApprovalMode(o.approvalMode), Again: o.asIf == asIfApprovedNow,
 		Installed: o.diff || o.live, Now: o.now}
 	objects := u.Objects
 	c.Package = u.Package
-	if state := how.state; state == nil {
-		c.Snapshot = u.Snapshot(how.versions)
+	if state == nil {
+		c.Snapshot = u.Snapshot(versions)
 	} else {
-		if stored := u.Stored(); len(stored)+len(how.gone) > 0 {
-			if state, err = state.Again(ctx, stored, how.gone); err != nil {
+		if stored := u.Stored(); len(stored) > 0 {
+			if state, err = state.Again(ctx, stored, nil); err != nil {
 				return nil, nil, err
 			}
 		}

@@ -39,18 +39,13 @@ func printText(w io.Writer, r *report) error {
 	} else {
 		fmt.Fprintln(out, r.counts())
 	}
-	r.printRest(out)
-	return out.Flush()
-}
-
-// printRest writes the problems and the notes as text.
-func (r *report) printRest(w io.Writer) {
 	for _, p := range r.problems {
-		fmt.Fprintln(w, "problem: "+p.String())
+		fmt.Fprintln(out, "problem: "+p.String())
 	}
 	for _, n := range r.notes {
-		fmt.Fprintln(w, n)
+		fmt.Fprintln(out, n)
 	}
+	return out.Flush()
 }
 
 // lines are printed below an object: why it is refused, what is warned of and would be changed, and what the verdict
@@ -76,12 +71,15 @@ func lines(j *judgement) (lines []string) {
 			add(note)
 		}
 	}
+	for _, said := range j.before {
+		add("before: " + said)
+	}
 	return lines
 }
 
 // document is the JSON output, in which no list is null.
-type document[Item any] struct {
-	Items    []Item        `json:"items"`
+type document struct {
+	Items    []item        `json:"items"`
 	Problems []problemItem `json:"problems"`
 	Notes    []string      `json:"notes"`
 	// ExitCode is that of the command.
@@ -97,73 +95,44 @@ type problemItem struct {
 	Operators bool `json:"operators"`
 }
 
-// located are the fields of the JSON output that say which object it is.
-type located struct {
+// item is one verdict in the JSON output.
+type item struct {
 	File      string `json:"file"`
 	Line      int    `json:"line"`
 	Kustomize string `json:"kustomization,omitempty"`
 	// Via is what the object is in, and what applies it.
-	Via       string `json:"via,omitempty"`
-	Kind      string `json:"kind"`
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-}
-
-// side is a verdict.
-type side struct {
-	Decision string           `json:"decision"`
-	Reasons  []inspect.Reason `json:"reasons"`
-	Warnings []string         `json:"warnings"`
-}
-
-// item is one verdict in the JSON output.
-type item struct {
-	located
-	side
-	Patch []verdict.PatchOperation `json:"patch"`
+	Via       string                   `json:"via,omitempty"`
+	Kind      string                   `json:"kind"`
+	Namespace string                   `json:"namespace"`
+	Name      string                   `json:"name"`
+	Decision  string                   `json:"decision"`
+	Reasons   []inspect.Reason         `json:"reasons"`
+	Warnings  []string                 `json:"warnings"`
+	Patch     []verdict.PatchOperation `json:"patch"`
+	// Before is what the old policies say; with --diff.
+	Before []string `json:"before,omitempty"`
 	// AlreadyApproved is set for a plan that is not judged.
 	AlreadyApproved bool `json:"alreadyApproved,omitempty"`
 }
 
-func (j *judgement) located() located {
-	return located{j.File, j.Line, j.Kustomization, strings.TrimPrefix(j.Via, ", "), j.Kind, j.Namespace, j.Name}
-}
-
-// sideOf returns the verdict on an object, and Allow for one that does not exist.
-func sideOf(j *judgement) side {
-	s := side{verdict.Allow.String(), []inspect.Reason{}, []string{}}
-	if j == nil {
-		return s
+func printJSON(w io.Writer, r *report) error {
+	d := document{[]item{}, []problemItem{}, []string{}, r.code}
+	for i := range r.judged {
+		j := &r.judged[i]
+		one := item{j.File, j.Line, j.Kustomization, strings.TrimPrefix(j.Via, ", "), j.Kind, j.Namespace, j.Name,
+			j.outcome(), inspect.Reasons(j.reasons()), []string{}, verdict.Patch(j.Changes), j.before, j.AlreadyApproved}
+		for _, f := range findings(j) {
+			one.Warnings = append(one.Warnings, f.Message)
+		}
+		d.Items = append(d.Items, one)
 	}
-	s.Decision = j.outcome()
-	for _, why := range j.reasons() {
-		s.Reasons = append(s.Reasons, inspect.Reason{Rule: why.Rule, Source: why.Source, Message: why.Message})
-	}
-	for _, f := range findings(j) {
-		s.Warnings = append(s.Warnings, f.Message)
-	}
-	return s
-}
-
-func documentOf[Item any](r *report, items []Item) document[Item] {
-	d := document[Item]{items, []problemItem{}, []string{}, r.code}
 	for _, p := range r.problems {
 		d.Problems = append(d.Problems, problemItem{p.File, p.Line, p.Text, p.Operators})
 	}
 	for _, n := range r.notes {
 		d.Notes = append(d.Notes, n.String())
 	}
-	return d
-}
-
-func printJSON(w io.Writer, r *report) error {
-	items := make([]item, len(r.judged))
-	for i := range r.judged {
-		j := &r.judged[i]
-		items[i] = item{located: j.located(), side: sideOf(j), Patch: verdict.Patch(j.Changes),
-			AlreadyApproved: j.AlreadyApproved}
-	}
-	return cli.JSON(w, documentOf(r, items))
+	return cli.JSON(w, d)
 }
 
 // printJUnit writes a test for each object, which fails if the object is not allowed, and one for each problem, which
@@ -213,7 +182,7 @@ func printJUnit(w io.Writer, r *report) error {
 
 // at is a place for programs: "apps/etcd.yaml:3".
 func at(p manifests.Place) string {
-	return fmt.Sprintf("%s:%d", manifests.PathOf(p.File), max(1, p.Line))
+	return fmt.Sprintf("%s:%d", text.Escape(manifests.DisplayFile(p.File)), max(1, p.Line))
 }
 
 // Values in workflow commands of GitHub Actions, and in their properties, end at these characters.
@@ -232,7 +201,7 @@ func printGitHub(w io.Writer, r *report) error {
 		}
 		where := ""
 		if e.File != "" && e.File != cli.StandardInput && e.File != onCluster {
-			where = fmt.Sprintf("file=%s,line=%d,", commandProperty.Replace(manifests.PathOf(e.File)), max(1, e.Line))
+			where = fmt.Sprintf("file=%s,line=%d,", commandProperty.Replace(text.Escape(e.File)), max(1, e.Line))
 		}
 		fmt.Fprintf(out, "::%s %stitle=%s::%s\n", e.level, where, commandProperty.Replace("opgate: "+e.title),
 			commandValue.Replace(text.Escape(e.message)))

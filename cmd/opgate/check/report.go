@@ -6,10 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
-	policyv1 "github.com/opgate/opgate/api/policy/v1"
-	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
-	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/internal/text"
@@ -27,6 +23,8 @@ type judgement struct {
 	*inspect.Answer
 	// unjudged is why it cannot be allowed; empty if it can.
 	unjudged string
+	// before is what the old policies say of it, without what the new ones say too; with --diff.
+	before []string
 }
 
 // outcome is the verdict as every format prints it: Allow, Hold, Deny or notJudged.
@@ -49,15 +47,6 @@ func (j *judgement) reasons() []verdict.Reason {
 func (j *judgement) isOperator() bool {
 	switch j.Kind {
 	case olm.KindSubscription, olm.KindInstallPlan, olm.KindClusterServiceVersion, olm.KindClusterExtension:
-		return true
-	}
-	return false
-}
-
-// isPolicy reports whether it is one that others are judged by.
-func (j *judgement) isPolicy() bool {
-	switch j.Value.(type) {
-	case *policyv1beta2.OperatorPolicy, *constraintv1.Constraint, *policyv1.Policy, *policyv1beta1.PolicySet:
 		return true
 	}
 	return false
@@ -87,6 +76,8 @@ type report struct {
 	// failOnWarning makes warnings on objects failures.
 	failOnWarning bool
 	warned        bool
+	// differ and same count the objects that policies judge otherwise or alike; with --diff.
+	differ, same int
 	// code is the exit code.
 	code int
 	// version is that of the program.
@@ -131,15 +122,20 @@ func (r *report) finish(o *options) {
 	switch {
 	case slices.ContainsFunc(r.problems, func(p manifests.Problem) bool { return p.Operators }):
 		r.code = exitUnusable
+	case o.diff:
+		r.code = min(r.differ, exitRefused)
 	case len(r.judged) > r.count[verdict.Allow.String()], r.failOnWarning && r.warned:
 		r.code = exitRefused
 	}
 	r.judged = slices.DeleteFunc(r.judged, func(j judgement) bool {
-		return !o.diff && o.summary || o.only == onlyRefused && j.outcome() == verdict.Allow.String()
+		return o.summary || o.only == onlyRefused && j.outcome() == verdict.Allow.String()
 	})
 }
 
 func (r *report) counts() string {
+	if r.differ+r.same > 0 {
+		return fmt.Sprintf("%d judged otherwise, %d the same", r.differ, r.same)
+	}
 	s := fmt.Sprintf("%d allowed, %d held, %d denied", r.count["Allow"], r.count["Hold"], r.count["Deny"])
 	if n := r.count[notJudged]; n > 0 {
 		s += fmt.Sprintf(", %d not judged", n)
@@ -193,21 +189,21 @@ func (r *report) entries() (all []entry) {
 }
 
 // findings are the warnings, and what was not resolved or not stated.
-func findings(j *judgement) []inspect.Warning {
+func findings(j *judgement) []verdict.Reason {
 	list := inspect.Warnings(&j.Verdict)
 	if j.Hub {
-		list = append(list, inspect.Warning{Message: "has hub templates, which only the hub resolves: what it governs is held " +
+		list = append(list, verdict.Reason{Message: "has hub templates, which only the hub resolves: what it governs is held " +
 			"here; judge what the hub distributes"})
 	}
 	if j.Unstated {
-		list = append(list, inspect.Warning{Field: "metadata", Message: "no namespace is stated, so that it is judged in " +
+		list = append(list, verdict.Reason{Field: "metadata", Message: "no namespace is stated, so that it is judged in " +
 			"default: set metadata.namespace, or give -n"})
 	}
 	return list
 }
 
 // brief leaves out why a pending plan may not be approved: the input has the plan, and its verdict has that.
-func brief(w inspect.Warning) string {
+func brief(w verdict.Reason) string {
 	if before, _, found := strings.Cut(w.Message, " ("+string(rules.RuleOperatorPolicyPending)+"): "); found &&
 		w.Rule == rules.RuleOperatorPolicyPending {
 		return before + " (" + string(rules.RuleOperatorPolicyPending) + ")"

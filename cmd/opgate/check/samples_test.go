@@ -84,7 +84,7 @@ func judged(t *testing.T, args ...string) (items []item, code int) {
 	if err, ok := errors.AsType[*cli.ExitError](cmd.Execute()); ok {
 		code = err.ExitCode()
 	}
-	var found document[item]
+	var found document
 	if err := json.Unmarshal(out.Bytes(), &found); err != nil {
 		t.Fatal(err)
 	}

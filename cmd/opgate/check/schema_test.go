@@ -177,7 +177,7 @@ spec:
 // checkRefused checks that one object in the output is refused in one field.
 func checkRefused(t *testing.T, output []byte, field string, line int) {
 	t.Helper()
-	var found document[item]
+	var found document
 	if err := json.Unmarshal(output, &found); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}

@@ -167,7 +167,7 @@ func command(t *testing.T, args ...string) (out string, code int) {
 // agree compares what the formats for programs tell with the exit code.
 func agree(t *testing.T, out map[string]string, code int) {
 	t.Helper()
-	var inJSON document[item]
+	var inJSON document
 	var sarif struct {
 		Runs []struct {
 			Results     []struct{ Level string }

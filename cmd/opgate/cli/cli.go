@@ -2,6 +2,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,19 +21,14 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// NamespacedName parses NAMESPACE/NAME, and reports whether both are names of objects.
-func NamespacedName(arg string) (key types.NamespacedName, ok bool) {
-	namespace, name, _ := strings.Cut(arg, "/")
+// NamespacedName parses NAMESPACE/NAME, or NAME of an object in a namespace, and reports whether both are names of objects.
+func NamespacedName(arg, namespace string) (key types.NamespacedName, ok bool) {
+	name := arg
+	if before, after, found := strings.Cut(arg, "/"); found {
+		namespace, name = before, after
+	}
 	return types.NamespacedName{Namespace: namespace, Name: name},
 		len(validation.IsDNS1123Label(namespace)) == 0 && len(validation.IsDNS1123Subdomain(name)) == 0
-}
-
-// InNamespace returns NAMESPACE/NAME for a name without a namespace; every other argument as it is.
-func InNamespace(namespace, arg string) string {
-	if namespace == "" || strings.Contains(arg, "/") {
-		return arg
-	}
-	return namespace + "/" + arg
 }
 
 // ExitError is an error with the exit code of the process. Its message is empty if everything has been printed.
@@ -162,20 +158,11 @@ func versionCommand(name, version string) *cobra.Command {
 	return cmd
 }
 
-// recordedVersion returns what Go recorded of the module and the commit.
+// recordedVersion returns what Go recorded of the module, with the commit, and of the compiler.
 func recordedVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
 	}
-	v := info.Main.Version
-	if v == "" {
-		v = "devel"
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			v += " " + s.Value
-		}
-	}
-	return v + " " + info.GoVersion
+	return cmp.Or(info.Main.Version, "devel") + " " + info.GoVersion
 }

@@ -131,28 +131,21 @@ func (r *Reader) list(
 	return nil, fmt.Errorf("list %s: %w", kind.Resource, explained(err, r.config.Host))
 }
 
-// selection returns the objects of a kind by which a namespace is judged: policies and catalogs may be in others.
+// selection returns the objects of a kind by which a namespace is judged, "" for all: policies and catalogs may be in
+// others.
 func selection(kind *snapshot.Kind, namespace string) stream.Selection {
-	s := stream.Selection{Labels: kind.Selector, Namespace: scopeOf(kind, namespace)}
-	switch {
-	case kind == snapshot.ClusterServiceVersions:
-		s.Labels = "!" + metakey.CopiedFrom
-	case kind == snapshot.Namespaces && namespace != "":
-		s.Fields = "metadata.name=" + namespace
-	case kind == snapshot.Records:
-		s.Fields = "metadata.name=" + catalog.RecordsName
+	s := stream.Selection{Labels: kind.Selector}
+	switch kind {
+	case snapshot.ClusterServiceVersions:
+		s.Namespace, s.Labels = namespace, "!"+metakey.CopiedFrom
+	case snapshot.Subscriptions, snapshot.InstallPlans, snapshot.OperatorGroups, snapshot.OperatorConditions:
+		s.Namespace = namespace
+	case snapshot.Namespaces:
+		if namespace != "" {
+			s.Fields = "metadata.name=" + namespace
+		}
+	case snapshot.Records:
+		s.Namespace, s.Fields = releaseNamespace, "metadata.name="+catalog.RecordsName
 	}
 	return s
-}
-
-// scopeOf returns the namespace in which a kind is listed to judge a namespace; "" for all.
-func scopeOf(kind *snapshot.Kind, namespace string) string {
-	switch kind {
-	case snapshot.Subscriptions, snapshot.InstallPlans, snapshot.ClusterServiceVersions, snapshot.OperatorGroups,
-		snapshot.OperatorConditions:
-		return namespace
-	case snapshot.Records:
-		return releaseNamespace
-	}
-	return ""
 }

@@ -76,9 +76,9 @@ func FromFiles(unit *manifests.Unit, versions facts.Cluster) *State {
 // Contents returns the objects that plans are compared with.
 func (s *State) Contents() contents.Source {
 	if s.files != nil {
-		return s.files.Contents()
+		return &s.files.Files
 	}
-	return s.listed.reader.Contents()
+	return s.listed.Contents()
 }
 
 // get returns the JSON of an object of the files; nil if there is none.

@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
@@ -68,9 +69,6 @@ func (in *input) packageOf(pkg, _ string, source olm.Catalog) *catalog.Package {
 	q := packageQuestion{pkg, source}
 	known, asked := in.packages[q]
 	if !asked {
-		if in.packages == nil {
-			in.packages = map[packageQuestion]*catalog.Package{}
-		}
 		in.packages[q] = nil
 		in.openPackages = append(in.openPackages, q)
 	}
@@ -84,9 +82,6 @@ func (in *input) changesOf(plan *olm.InstallPlan, replacements []state.Replaceme
 	q.key = fmt.Sprintf("%s %v", plan.Metadata.UID, replacements)
 	known, asked := in.changes[q.key]
 	if !asked {
-		if in.changes == nil {
-			in.changes = map[string]*state.PlanChanges{}
-		}
 		in.changes[q.key] = nil
 		in.openChanges = append(in.openChanges, q)
 	}
@@ -103,22 +98,13 @@ func (in *input) answer(ctx context.Context) bool {
 	if len(policies) > 0 {
 		in.complete(ctx, policies)
 	}
-	tokens := make(chan struct{}, maxReads)
-	var running sync.WaitGroup
-	start := func(do func()) {
-		tokens <- struct{}{}
-		running.Go(func() {
-			defer func() { <-tokens }()
-			do()
-		})
-	}
-	for _, q := range packages {
-		start(func() { in.readPackage(ctx, q) })
-	}
-	for _, q := range changes {
-		start(func() { in.readChanges(ctx, q) })
-	}
-	running.Wait()
+	workqueue.ParallelizeUntil(ctx, maxReads, len(packages)+len(changes), func(i int) {
+		if i < len(packages) {
+			in.readPackage(ctx, packages[i])
+		} else {
+			in.readChanges(ctx, changes[i-len(packages)])
+		}
+	})
 	return true
 }
 
@@ -192,9 +178,6 @@ func (in *input) complete(ctx context.Context, policies []*policyv1beta2.Operato
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if in.completions == nil {
-		in.completions = map[types.NamespacedName]*snapshot.Completion{}
-	}
 	for _, op := range policies {
 		key := types.NamespacedName{Namespace: op.Namespace, Name: op.Name}
 		in.completions[key] = found[key] // nil counts as not complete

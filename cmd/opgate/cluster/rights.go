@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -53,6 +52,7 @@ func (e *Forbidden) Error() string {
 		missing = append(missing, r.String())
 		roles = append(roles, "ClusterRole "+r.Role)
 	}
+	slices.Sort(missing)
 	slices.Sort(roles)
 	return fmt.Sprintf("this user may not %s; granted by %s", strings.Join(missing, ", "),
 		strings.Join(slices.Compact(roles), " and "))
@@ -81,20 +81,6 @@ func asForbidden(err error, verb, role string) *Forbidden {
 	d := status.Status().Details
 	return &Forbidden{Rights: []Right{{Verb: verb, Resource: schema.GroupResource{Group: d.Group, Resource: d.Kind},
 		Role: role}}}
-}
-
-// merged adds the rights of another error, each once.
-func (e *Forbidden) merged(other *Forbidden) *Forbidden {
-	if e == nil {
-		return other
-	}
-	for _, r := range other.Rights {
-		if !slices.Contains(e.Rights, r) {
-			e.Rights = append(e.Rights, r)
-		}
-	}
-	slices.SortFunc(e.Rights, func(a, b Right) int { return cmp.Compare(a.String(), b.String()) })
-	return e
 }
 
 // explained says of an API server that does not answer where it was looked for.

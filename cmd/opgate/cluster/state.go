@@ -51,7 +51,7 @@ type State struct {
 	Notes []string
 
 	builder snapshot.Builder
-	listed  base
+	listed  listing
 	// files has the objects if they are those of files; else nil.
 	files *manifests.Unit
 }
@@ -72,7 +72,7 @@ func (s *State) Namespace(name string) *state.Namespace { return s.Snapshot.With
 
 // Package returns a package of a catalog; nil if it cannot be read. It sends a request each time that it is called.
 func (s *State) Package(ctx context.Context, pkg string, source olm.Catalog) *catalog.Package {
-	found, err := packages.Fetch(ctx, s.listed.reader.objects, pkg, source)
+	found, err := packages.Fetch(ctx, s.listed.objects, pkg, source)
 	if err != nil {
 		return nil
 	}
@@ -84,15 +84,14 @@ func (s *State) Get(ctx context.Context, kind *snapshot.Kind, key types.Namespac
 	if s.files != nil {
 		return s.get(kind, key), nil
 	}
-	reader := s.listed.reader
-	raw, err := reader.streams.Get(ctx, kind.GroupVersionResource(), key)
+	raw, err := s.listed.streams.Get(ctx, kind.GroupVersionResource(), key)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case apierrors.IsForbidden(err):
 		return nil, fmt.Errorf("it needs the right to get %s.%s", kind.Resource, kind.Group)
 	case err != nil:
-		return nil, fmt.Errorf("get %s: %w", kind.Resource, explained(err, reader.config.Host))
+		return nil, fmt.Errorf("get %s: %w", kind.Resource, explained(err, s.listed.config.Host))
 	}
 	return raw, nil
 }
@@ -110,7 +109,7 @@ var (
 // *Forbidden with all rights that are missing, *NotServed, or say that the API server cannot be reached.
 func (r *Reader) Read(ctx context.Context, o Options) (*State, error) {
 	if o.Kinds != nil {
-		in := &input{Reader: r, options: o}
+		in := &input{listing: listing{Reader: r, options: o}}
 		if err := in.readKinds(ctx, o.Kinds, nil); err != nil {
 			return nil, err
 		}
@@ -121,7 +120,7 @@ func (r *Reader) Read(ctx context.Context, o Options) (*State, error) {
 	if err != nil && versions.Version == "" {
 		return nil, explained(err, r.config.Host)
 	}
-	in := &input{Reader: r, options: o, versions: versions}
+	in := &input{listing: listing{Reader: r, options: o, versions: versions}}
 	if err != nil {
 		in.note("the version of OpenShift", err, "get", RoleReader)
 	}
@@ -133,7 +132,10 @@ func (r *Reader) Read(ctx context.Context, o Options) (*State, error) {
 
 // finish reads what the listed objects refer to.
 func (in *input) finish(ctx context.Context) (*State, error) {
-	listed := base{in.Reader, in.options, in.versions, slices.Clone(in.stored), slices.Clone(in.notes)}
+	listed := in.listing
+	listed.stored, listed.notes = slices.Clone(in.stored), slices.Clone(in.notes)
+	in.questions = questions{completions: map[types.NamespacedName]*snapshot.Completion{},
+		packages: map[packageQuestion]*catalog.Package{}, changes: map[string]*state.PlanChanges{}}
 	state := in.build()
 	if kinds := imagesOfCatalogs(state.Snapshot); len(kinds) > 0 {
 		if err := in.readKinds(ctx, nil, kinds); err != nil {
@@ -166,16 +168,19 @@ func imagesOfCatalogs(s *snapshot.Snapshot) []*snapshot.Kind {
 	return nil
 }
 
-// input is what has been read so far.
-type input struct {
+// listing is what was listed, before anything that it refers to was read.
+type listing struct {
 	*Reader
 	options  Options
 	versions facts.Cluster
 	stored   []*snapshot.Object
+	notes    []string
+}
 
-	mu    sync.Mutex
-	notes []string
-
+// input is what has been read so far.
+type input struct {
+	listing
+	mu sync.Mutex
 	questions
 }
 
@@ -188,7 +193,7 @@ func (in *input) readKinds(ctx context.Context, needed, optional []*snapshot.Kin
 		running.Go(func() { lists[i], faults[i] = in.objectsOf(ctx, kind, in.options) })
 	}
 	running.Wait()
-	var missing *Forbidden
+	var missing Forbidden
 	var others []error
 	for i, err := range faults {
 		forbidden, isForbidden := errors.AsType[*Forbidden](err)
@@ -198,7 +203,7 @@ func (in *input) readKinds(ctx context.Context, needed, optional []*snapshot.Kin
 			in.stored = append(in.stored, lists[i]...)
 		case isNotServed && (kinds[i].Optional || !slices.Contains(needed, kinds[i])):
 		case isForbidden && slices.Contains(needed, kinds[i]):
-			missing = missing.merged(forbidden)
+			missing.Rights = append(missing.Rights, forbidden.Rights...)
 		case isForbidden:
 			in.note(kinds[i].Resource, err, "list", RoleReader)
 		default:
@@ -208,8 +213,8 @@ func (in *input) readKinds(ctx context.Context, needed, optional []*snapshot.Kin
 	switch {
 	case len(others) > 0:
 		return others[0]
-	case missing != nil:
-		return missing
+	case len(missing.Rights) > 0:
+		return &missing
 	}
 	return nil
 }
@@ -233,38 +238,23 @@ func (in *input) build() *State {
 	return &State{Snapshot: b.Complete(undated, in.completions), builder: b}
 }
 
-// base is what was listed, before anything that it refers to was read.
-type base struct {
-	reader   *Reader
-	options  Options
-	versions facts.Cluster
-	stored   []*snapshot.Object
-	notes    []string
-}
-
-// identity names an object among all kinds.
-type identity struct {
-	kind *snapshot.Kind
-	types.NamespacedName
-}
-
-func identityOf(o *snapshot.Object) identity { return identity{o.Kind(), o.Key()} }
-
-// Again returns the state of the same listing with other objects: instead replaces those of the same kind, namespace
-// and name, and gone are left out. What these refer to is read, as by Read; nothing is listed a second time, so that
-// two states differ in these objects only.
+// Again returns the state of the same listing with other objects: instead replaces those of the same kind, namespace and
+// name, and gone are left out. What these refer to is read, as by Read; nothing is listed a second time.
 func (s *State) Again(ctx context.Context, instead, gone []*snapshot.Object) (*State, error) {
-	in := &input{Reader: s.listed.reader, options: s.listed.options, versions: s.listed.versions,
-		notes: slices.Clone(s.listed.notes)}
+	type identity struct {
+		*snapshot.Kind
+		types.NamespacedName
+	}
 	without := map[identity]bool{}
 	for _, o := range slices.Concat(instead, gone) {
-		without[identityOf(o)] = true
+		without[identity{o.Kind(), o.Key()}] = true
 	}
+	in := &input{listing: s.listed}
+	in.stored, in.notes = slices.Clone(instead), slices.Clone(s.listed.notes)
 	for _, o := range s.listed.stored {
-		if !without[identityOf(o)] {
+		if !without[identity{o.Kind(), o.Key()}] {
 			in.stored = append(in.stored, o)
 		}
 	}
-	in.stored = append(in.stored, instead...)
 	return in.finish(ctx)
 }

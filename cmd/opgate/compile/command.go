@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/yaml"
 
 	"github.com/opgate/opgate/admission/olmidentity"
 	"github.com/opgate/opgate/cmd/opgate/cli"
@@ -192,18 +190,4 @@ func (o *options) run(now time.Time, stdin io.Reader, stdout, stderr io.Writer) 
 		return fmt.Errorf("write the objects: %w", err)
 	}
 	return nil
-}
-
-// marshal returns the YAML of an object without the status, which the API server writes.
-func marshal(object runtime.Object) ([]byte, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		return nil, fmt.Errorf("encode %T: %w", object, err)
-	}
-	delete(content, "status")
-	text, err := yaml.Marshal(content)
-	if err != nil {
-		return nil, fmt.Errorf("encode %T: %w", object, err)
-	}
-	return text, nil
 }

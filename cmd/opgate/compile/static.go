@@ -174,13 +174,18 @@ func (s *static) merge(existing []byte, dirs map[string]string) ([]byte, error) 
 	return yaml.Marshal(configuration)
 }
 
-// documents returns objects as one YAML text.
+// documents returns objects as one YAML text, without the statuses, which the API server writes.
 func documents(objects []runtime.Object) ([]byte, error) {
 	var out bytes.Buffer
 	for i, object := range objects {
-		text, err := marshal(object)
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("encode %T: %w", object, err)
+		}
+		delete(content, "status")
+		text, err := yaml.Marshal(content)
+		if err != nil {
+			return nil, fmt.Errorf("encode %T: %w", object, err)
 		}
 		if i > 0 {
 			out.WriteString("---\n")

@@ -26,30 +26,20 @@ var bundleDirs = []string{"manifests", "metadata"}
 
 // fromBundles compares two bundles in directories; from is empty for a first installation.
 func fromBundles(from, to string) (*result, error) {
-	after, err := readBundle(to)
-	if err != nil {
-		return nil, err
+	var bundles [2]*declcfg.Bundle
+	for i, dir := range []string{from, to} {
+		if dir == "" {
+			continue
+		}
+		var err error
+		if bundles[i], err = renderBundle(dir); err != nil {
+			return nil, fmt.Errorf("read bundle %s: %w", text.Quote(dir), err)
+		}
 	}
-	if from == "" {
-		return compareBundles(nil, after)
-	}
-	before, err := readBundle(from)
-	if err != nil {
-		return nil, err
-	}
-	return compareBundles(before, after)
+	return compareBundles(bundles[0], bundles[1])
 }
 
-// readBundle reads a bundle as a catalog has it, with all of its manifests.
-func readBundle(dir string) (*declcfg.Bundle, error) {
-	b, err := renderBundle(dir)
-	if err != nil {
-		return nil, fmt.Errorf("read bundle %s: %w", text.Quote(dir), err)
-	}
-	return b, nil
-}
-
-// renderBundle renders a bundle with operator-registry, as those who make catalogs do.
+// renderBundle renders a bundle with operator-registry, as those who make catalogs do, with all of its manifests.
 func renderBundle(dir string) (*declcfg.Bundle, error) {
 	manifests, err := checkFiles(dir)
 	if err != nil {

@@ -89,20 +89,8 @@ func CatalogFS(path string, opened func(files int), naming ...string) (fs.FS, er
 		files.FS = os.DirFS(path)
 		return files, nil
 	}
-	files.FS = os.DirFS(filepath.Dir(path))
-	return oneFile{files, filepath.Base(path)}, nil
-}
-
-// oneFile is a directory in which nothing but one file is listed.
-type oneFile struct {
-	fs.FS
-	name string
-}
-
-// ReadDir implements fs.ReadDirFS.
-func (f oneFile) ReadDir(name string) ([]fs.DirEntry, error) {
-	entries, err := fs.ReadDir(f.FS, name)
-	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() != f.name }), err
+	files.FS, files.only = os.DirFS(filepath.Dir(path)), filepath.Base(path)
+	return files, nil
 }
 
 // maxCatalogFile is the size in bytes above which a file of a catalog is not read. The largest in use have 200 MiB.
@@ -111,11 +99,19 @@ const maxCatalogFile = 1 << 30
 // catalogFiles are the files of a catalog: regular ones, in which the aliases of no YAML document stand for too much.
 type catalogFiles struct {
 	fs.FS
+	// only is the name of the only file that is listed; empty for all.
+	only string
 	// naming are the texts of which a document has one.
 	naming []string
 	// opened is called with the number of files that were opened. Default: not called.
 	opened func(files int)
 	files  *int
+}
+
+// ReadDir implements fs.ReadDirFS.
+func (c catalogFiles) ReadDir(name string) ([]fs.DirEntry, error) {
+	entries, err := fs.ReadDir(c.FS, name)
+	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return c.only != "" && e.Name() != c.only }), err
 }
 
 // Open opens a file that has been checked, or a directory.

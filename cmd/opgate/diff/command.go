@@ -5,7 +5,6 @@ package diff
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -82,9 +81,6 @@ func Command() *cobra.Command {
 					return err
 				}
 			}
-			for i := range args {
-				args[i] = cli.InNamespace(o.namespace, args[i])
-			}
 			plans, err := o.validate(args)
 			if err != nil {
 				return err
@@ -130,9 +126,9 @@ func (o *options) validate(args []string) ([]types.NamespacedName, error) {
 	}
 	plans := make([]types.NamespacedName, len(args))
 	for i, arg := range args {
-		var err error
-		if plans[i], err = parsePlan(arg); err != nil {
-			return nil, err
+		var ok bool
+		if plans[i], ok = cli.NamespacedName(arg, o.namespace); !ok {
+			return nil, self.Usage("%q is no name of an InstallPlan: write NAME or NAMESPACE/NAME, and files with -f", arg)
 		}
 	}
 	return plans, nil
@@ -154,10 +150,10 @@ func (o *options) run(
 ) error {
 	results, err := o.compare(ctx, plans, stdin, stderr)
 	if err != nil {
-		return coded(err)
+		return self.Failed(err)
 	}
 	if err := formats[o.output](stdout, results); err != nil {
-		return coded(fmt.Errorf("write differences: %w", err))
+		return self.Failed(fmt.Errorf("write differences: %w", err))
 	}
 	code := 0
 	for _, r := range results {
@@ -188,12 +184,4 @@ func (o *options) compare(
 		return fromFiles(o.files, o.namespace, plans, stdin, stderr)
 	}
 	return fromCluster(ctx, o.kubeconfig, plans)
-}
-
-// coded returns an error with the exit code for what is unusable.
-func coded(err error) error {
-	if own, ok := errors.AsType[*cli.ExitError](err); ok {
-		return own
-	}
-	return self.Unusable("%v", err)
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/cluster"
 	"github.com/opgate/opgate/cmd/opgate/manifests"
-	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/change"
@@ -20,15 +19,6 @@ import (
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
-
-// parsePlan reads NAMESPACE/PLAN.
-func parsePlan(arg string) (types.NamespacedName, error) {
-	key, ok := cli.NamespacedName(arg)
-	if !ok {
-		return key, self.Usage("%q is no name of an InstallPlan: write NAME or NAMESPACE/NAME, and files with -f", arg)
-	}
-	return key, nil
-}
 
 // fromFiles compares the plans of files: those that are named, or else those that OLM has not run.
 func fromFiles(
@@ -48,7 +38,7 @@ func fromFiles(
 		}
 		missing = slices.DeleteFunc(missing, func(other types.NamespacedName) bool { return other == key })
 		replacements := carrier.Replacements(cluster.Namespace(plan.Metadata.Namespace), plan)
-		results = append(results, resultsOf(plan, objects.Changes(plan, replacements))...)
+		results = append(results, resultsOf(plan, objects.Files.Changes(plan, replacements))...)
 	}
 	switch {
 	case len(missing) > 0:
@@ -109,7 +99,7 @@ func fromCluster(ctx context.Context, flags cli.Kubeconfig, named []types.Namesp
 	for _, key := range named {
 		found, err := fromNamespace(ctx, reader, key)
 		if err != nil {
-			return nil, fmt.Errorf("compare InstallPlan %s: %s", key, text.Escape(err.Error()))
+			return nil, fmt.Errorf("compare InstallPlan %s: %w", key, err)
 		}
 		results = append(results, found...)
 	}

@@ -52,33 +52,23 @@ type Reason struct {
 	Message string         `json:"message"`
 }
 
-// Reasons returns the reasons of a verdict, never nil.
-func Reasons(v *verdict.Verdict) []Reason {
+// Reasons returns reasons of a verdict as they are printed, never nil.
+func Reasons(of []verdict.Reason) []Reason {
 	reasons := []Reason{}
-	for _, r := range v.Reasons {
+	for _, r := range of {
 		reasons = append(reasons, Reason{r.Rule, r.Source, r.Message})
 	}
 	return reasons
 }
 
-// Warning is what a verdict warns of.
-type Warning struct {
-	Rule verdict.RuleID
-	// Field is the path of a field; empty if it is not about one.
-	Field, Message string
-}
-
 // Warnings returns what would be changed, and then the admission warnings, in their order.
-func Warnings(v *verdict.Verdict) (list []Warning) {
+func Warnings(v *verdict.Verdict) (list []verdict.Reason) {
 	for _, c := range v.Changes {
 		if c.Message != "" {
-			list = append(list, Warning{c.Rule, "", c.Preview()}) // nothing is changed here
+			list = append(list, verdict.Reason{Rule: c.Rule, Message: c.Preview()}) // nothing is changed here
 		}
 	}
-	for _, w := range v.Warnings {
-		list = append(list, Warning{w.Rule, w.Field, w.Message})
-	}
-	return list
+	return append(list, v.Warnings...)
 }
 
 // operators returns an answer with the operators that a verdict is about. Those that no policy or Constraint is about

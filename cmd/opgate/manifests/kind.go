@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -56,22 +55,12 @@ func (k *kind) judges(raw []byte) bool {
 	switch k.kept {
 	case nil:
 		return k.Kind == olm.KindPackageManifest
-	case snapshot.Policies:
-		return appliesPolicies(raw)
+	case snapshot.Policies: // one that may have a template by which others are judged
+		return found(words{policyv1beta2.Kind, constraintv1.Kind}, raw)
 	case snapshot.OperatorPolicies, snapshot.Constraints, snapshot.Namespaces, snapshot.CatalogSources:
 		return true
 	}
 	return false
-}
-
-// appliesPolicies reports whether a Policy may have a template by which others are judged.
-func appliesPolicies(raw []byte) bool {
-	return eachText(json.RawMessage(raw), func(field, value string) error {
-		if field == "kind" && (value == policyv1beta2.Kind || value == constraintv1.Kind) {
-			return io.EOF // it is found
-		}
-		return nil
-	}) != nil
 }
 
 // kinds are those that every replica of the gate watches, and the versions that are converted to theirs.
@@ -80,24 +69,18 @@ var kinds = withContext(
 	kind{policyv1beta1.GroupVersion.WithKind(policyv1beta2.Kind), snapshot.OperatorPolicies, readEarlierPolicy, false},
 	kind{constraintv1.GroupVersion.WithKind(constraintv1.Kind), snapshot.Constraints, readConstraint, false},
 	kind{constraintv2.GroupVersion.WithKind(constraintv1.Kind), snapshot.Constraints, readConstraint, false},
-	kind{snapshot.Policies.GroupVersionKind, snapshot.Policies,
-		keepsUnknown(func(p *policyv1.Policy) *olm.ObjectMeta { return names(&p.ObjectMeta) }, "policy-templates"), false},
-	kind{snapshot.PolicySets.GroupVersionKind, snapshot.PolicySets,
-		keepsUnknown(func(s *policyv1beta1.PolicySet) *olm.ObjectMeta { return names(&s.ObjectMeta) }), false},
-	kind{olm.SubscriptionGVK, snapshot.Subscriptions,
-		reads(unknownFields[operatorsv1alpha1.Subscription], olm.Decode[olm.Subscription],
-			func(s *olm.Subscription) *olm.ObjectMeta { return &s.Metadata }, subscriptionRequires...), false},
-	kind{olm.InstallPlanGVK, snapshot.InstallPlans, reads(unknownFields[operatorsv1alpha1.InstallPlan], preparedPlan,
-		func(p *olm.InstallPlan) *olm.ObjectMeta { return &p.Metadata }, planRequires...), false},
-	kind{olm.CatalogSourceGVK, snapshot.CatalogSources,
-		reads(unknownFields[operatorsv1alpha1.CatalogSource], as[olm.CatalogSource],
-			func(c *olm.CatalogSource) *olm.ObjectMeta { return &c.Metadata }, "sourceType"), false},
+	kind{snapshot.Policies.GroupVersionKind, snapshot.Policies, keepsUnknown[policyv1.Policy]("policy-templates"), false},
+	kind{snapshot.PolicySets.GroupVersionKind, snapshot.PolicySets, keepsUnknown[policyv1beta1.PolicySet](), false},
+	kind{olm.SubscriptionGVK, snapshot.Subscriptions, reads(unknownFields[operatorsv1alpha1.Subscription],
+		olm.Decode[olm.Subscription], "name", "source", "sourceNamespace"), false},
+	kind{olm.InstallPlanGVK, snapshot.InstallPlans, reads(unknownFields[operatorsv1alpha1.InstallPlan],
+		preparedPlan, "approval", "approved", "clusterServiceVersionNames"), false},
+	kind{olm.CatalogSourceGVK, snapshot.CatalogSources, reads(unknownFields[operatorsv1alpha1.CatalogSource],
+		as[olm.CatalogSource], "sourceType"), false},
 	kind{olm.OperatorGroupGVK, snapshot.OperatorGroups, readOperatorGroup, false},
 	kind{earlierGroup, snapshot.OperatorGroups, readOperatorGroup, false},
-	kind{olm.ClusterExtensionGVK, nil, reads(nil, olm.Decode[olm.ClusterExtension],
-		func(e *olm.ClusterExtension) *olm.ObjectMeta { return &e.Metadata }, "namespace", "source"), false},
-	kind{olm.ClusterCatalogGVK, nil, reads(nil, olm.Decode[olm.ClusterCatalog],
-		func(c *olm.ClusterCatalog) *olm.ObjectMeta { return &c.Metadata }, "source"), false},
+	kind{olm.ClusterExtensionGVK, nil, reads(nil, olm.Decode[olm.ClusterExtension], "namespace", "source"), false},
+	kind{olm.ClusterCatalogGVK, nil, reads(nil, olm.Decode[olm.ClusterCatalog], "source"), false},
 	kind{olm.V1.WithKind(olm.KindOperatorCondition), snapshot.OperatorConditions, readMetadata, true},
 	kind{snapshot.Namespaces.GroupVersionKind, snapshot.Namespaces, readNamespace, true},
 	kind{olm.PackageManifests.GroupVersion().WithKind(olm.KindPackageManifest), nil, readPackage, true},
@@ -107,8 +90,7 @@ var kinds = withContext(
 var earlierGroup = schema.GroupVersionKind{Group: olm.OperatorGroupGVK.Group, Version: "v1alpha2",
 	Kind: olm.OperatorGroupGVK.Kind}
 
-var readOperatorGroup = reads(unknownFields[operatorsv1.OperatorGroup], as[olm.OperatorGroup],
-	func(g *olm.OperatorGroup) *olm.ObjectMeta { return &g.Metadata })
+var readOperatorGroup = reads(unknownFields[operatorsv1.OperatorGroup], as[olm.OperatorGroup])
 
 // withContext adds the other kinds that every replica judges by, as context that is read as the store reads it.
 func withContext(kinds ...kind) []kind {
@@ -121,13 +103,6 @@ func withContext(kinds ...kind) []kind {
 	}
 	return kinds
 }
-
-// The fields in spec that OLM's schemas require. Without a package a Subscription would be governed by
-// nothing and pass.
-var (
-	subscriptionRequires = []string{"name", "source", "sourceNamespace"}
-	planRequires         = []string{"approval", "approved", "clusterServiceVersionNames"}
-)
 
 // kindOf returns the kind to read an object as, or nil for one that is ignored.
 func kindOf(apiVersion, name string) (*kind, error) {
@@ -198,8 +173,7 @@ func readOperatorPolicy(raw []byte, o *Object) []fieldFault {
 		return undecodable(raw, err)
 	}
 	o.Value, o.Strict = policy, strict
-	o.identify(names(&policy.ObjectMeta))
-	return nil
+	return readMetadata(raw, o)
 }
 
 // readEarlierPolicy reads a policy in v1beta1, as the conversion webhook would hand it to the gate.
@@ -232,11 +206,11 @@ func readEarlierPolicy(raw []byte, o *Object) []fieldFault {
 	return nil
 }
 
-// reads returns the reader of a kind. It finds the fields that are unknown, by a function, and those that are missing
-// in spec, and decodes what is judged. Fields of kinds of OLM v1 differ between its versions: for these unknown is nil.
+// reads returns the reader of a kind. It finds the fields that are unknown, by a function, and those that are missing in
+// spec, which the schema requires: without a package a Subscription would be governed by nothing and pass. And it decodes
+// what is judged. Fields of kinds of OLM v1 differ between its versions: for these unknown is nil.
 func reads[T any](
-	unknown func(raw []byte) []fieldFault, decode func(raw []byte) (*T, error), names func(*T) *olm.ObjectMeta,
-	required ...string,
+	unknown func(raw []byte) []fieldFault, decode func(raw []byte) (*T, error), required ...string,
 ) func([]byte, *Object) []fieldFault {
 	return func(raw []byte, o *Object) []fieldFault {
 		var faults []fieldFault
@@ -251,8 +225,7 @@ func reads[T any](
 			return orFault(faults, err)
 		}
 		o.Value = value
-		o.identify(names(value))
-		return faults
+		return append(faults, readMetadata(raw, o)...)
 	}
 }
 
@@ -269,10 +242,6 @@ func preparedPlan(raw []byte) (*olm.InstallPlan, error) {
 	return p, err
 }
 
-func names(m *metav1.ObjectMeta) *olm.ObjectMeta {
-	return &olm.ObjectMeta{Name: m.Name, GenerateName: m.GenerateName, Namespace: m.Namespace}
-}
-
 // readConstraint reads either version: their schemas are one.
 func readConstraint(raw []byte, o *Object) []fieldFault {
 	c, strict, err := rules.DecodeConstraint(raw)
@@ -280,8 +249,7 @@ func readConstraint(raw []byte, o *Object) []fieldFault {
 		return undecodable(raw, err)
 	}
 	o.Value, o.Strict = c, strict
-	o.identify(names(&c.ObjectMeta))
-	return missing(raw, nil)
+	return append(missing(raw, nil), readMetadata(raw, o)...)
 }
 
 // readNamespace reads a Namespace. It is context, not judged, so its fields are not checked.
@@ -290,14 +258,13 @@ func readNamespace(raw []byte, o *Object) []fieldFault {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &n); err != nil {
 		return orFault(nil, err)
 	}
-	o.identify(names(&n.ObjectMeta))
 	metav1.SetMetaDataLabel(&n.ObjectMeta, corev1.LabelMetadataName, n.Name) // as every API server does
 	o.labels = n.Labels
 	var err error
 	if o.raw, err = json.Marshal(&n); err != nil {
 		return orFault(nil, err)
 	}
-	return nil
+	return readMetadata(raw, o)
 }
 
 // readPackage reads what a catalog says of a package. It does not identify the object: a package in several catalogs is
@@ -311,7 +278,7 @@ func readPackage(raw []byte, o *Object) []fieldFault {
 	return nil
 }
 
-// readMetadata reads an object that is context alone.
+// readMetadata reads the names of an object.
 func readMetadata(raw []byte, o *Object) []fieldFault {
 	var object struct {
 		Metadata olm.ObjectMeta `json:"metadata"`
@@ -319,7 +286,8 @@ func readMetadata(raw []byte, o *Object) []fieldFault {
 	if err := apijson.Unmarshal(raw, &object); err != nil {
 		return orFault(nil, err)
 	}
-	o.identify(&object.Metadata)
+	m := &object.Metadata
+	o.Name, o.generateName, o.Namespace, o.identified = m.Name, m.GenerateName, m.Namespace, true
 	return nil
 }
 

@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/operator-framework/api/crds"
@@ -24,13 +25,18 @@ func TestKinds(t *testing.T) {
 
 // The fields that the command wants are those that OLM's schemas require.
 func TestRequiredFieldsAreTheSchemas(t *testing.T) {
-	for _, tc := range []struct {
-		crd  *apiextensionsv1.CustomResourceDefinition
-		want []string
-	}{{crds.Subscription(), subscriptionRequires}, {crds.InstallPlan(), planRequires}} {
-		got := tc.crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Required
-		if !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(tc.want))) {
-			t.Errorf("%s: the schema requires %v, the command %v", tc.crd.Spec.Names.Kind, got, tc.want)
+	for kept, crd := range map[*snapshot.Kind]*apiextensionsv1.CustomResourceDefinition{
+		snapshot.Subscriptions: crds.Subscription(), snapshot.InstallPlans: crds.InstallPlan(),
+		snapshot.CatalogSources: crds.CatalogSource(),
+	} {
+		i := slices.IndexFunc(kinds, func(k kind) bool { return k.kept == kept })
+		var wanted []string
+		for _, fault := range kinds[i].read([]byte(`{"metadata":{"name":"x"},"spec":{}}`), &Object{}) {
+			wanted = append(wanted, strings.TrimPrefix(fault.path, "spec."))
+		}
+		required := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Required
+		if slices.Sort(required); !slices.Equal(wanted, required) {
+			t.Errorf("%s: the schema requires %v, the command %v", kept.Kind, required, wanted)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func (in *Input) load() {
 		in.together()
 	}
 	for _, u := range in.Units {
-		u.files.Partial = in.options.Together // a command on plans asks for what files lack
+		u.Files.Partial = in.options.Together // a command on plans asks for what files lack
 		l := &loader{Unit: u, in: in, seen: map[identity]*Object{}}
 		documents := u.source.documents
 		if u.build != nil {
@@ -131,7 +131,8 @@ func (l *loader) value(d document, from origin) {
 	}
 	if len(faults) > 0 {
 		if !from.foreign {
-			l.refused(d, faults, isKnown(groupOf(h.apiVersion)))
+			known := isKnown(groupOf(h.apiVersion))
+			l.problems(d, faults, Problem{Operators: known || concerning(d.raw), hides: known && hiding(d.raw)})
 		}
 		return
 	}
@@ -144,7 +145,7 @@ func (l *loader) value(d document, from origin) {
 	case h.list:
 		l.list(d, &h, from)
 	default:
-		l.files.Add(d.raw, cmp.Or(l.in.options.Namespace, "default"))
+		l.Files.Add(d.raw, cmp.Or(l.in.options.Namespace, "default"))
 		l.wrapped(d, &h, from)
 		if isKnown(groupOf(h.apiVersion)) && h.kind != kindConfigurationPolicy && !from.again {
 			l.in.unjudged[h.kind]++
@@ -250,9 +251,9 @@ func (l *loader) add(o *Object) bool {
 	o.stored = nil
 	twice := fmt.Sprintf("%s %s is defined twice, first in %s", o.Kind, o.Key(), first.Place)
 	switch {
-	case (isPolicy(o) || o.labels != nil || l.in.options.Together) && first.equal(o):
+	case (o.IsPolicy() || o.labels != nil || l.in.options.Together) && first.equal(o):
 		return false // a namespace comes with everything that is installed in it
-	case isPolicy(o) || l.in.options.Together:
+	case o.IsPolicy() || l.in.options.Together:
 		l.in.problem(l.Unit, Problem{Place: o.Place, Text: twice, Operators: true, hides: !isCarrier(o)})
 		return false
 	}
@@ -293,7 +294,7 @@ func (l *loader) store(o *Object, k *kind, namespace string) (faults []fieldFaul
 		o.Strict = strict
 	}
 	if l.seen[o.identity()] == nil {
-		l.files.Add(o.raw, "")
+		l.Files.Add(o.raw, "")
 	}
 	read := snapshot.Reader{Unreadable: func(_ *snapshot.Kind, _ types.NamespacedName, err error) {
 		faults = orFault(faults, err)
@@ -310,12 +311,6 @@ func (l *loader) fault(d document, faults []fieldFault, k *kind) {
 		p.hides = k.judges(d.raw)
 	}
 	l.problems(d, faults, p)
-}
-
-// refused records why kubectl does not take a document for an object. of is set if its group is one that decides over
-// operators.
-func (l *loader) refused(d document, faults []fieldFault, of bool) {
-	l.problems(d, faults, Problem{Operators: of || concerning(d.raw), hides: of && hiding(d.raw)})
 }
 
 func (l *loader) problems(d document, faults []fieldFault, p Problem) {

@@ -13,7 +13,6 @@ import (
 	apifield "k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
-	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -47,11 +46,6 @@ type Object struct {
 	generateName string
 	// labels are those of a Namespace; nil for everything else.
 	labels map[string]string
-}
-
-func (o *Object) identify(m *olm.ObjectMeta) {
-	o.Name, o.generateName, o.Namespace = m.Name, m.GenerateName, m.Namespace
-	o.identified = true
 }
 
 // identity is what there is one of on a cluster.

@@ -49,12 +49,6 @@ func (p Place) Short() string {
 	return text.Escape(s + p.Via)
 }
 
-// PathOf returns a path for programs, which find the file by it: letters of all scripts stay, what moves a cursor or
-// turns the direction of text is escaped.
-func PathOf(name string) string {
-	return text.Escape(DisplayFile(name))
-}
-
 func (p Place) at(line int) Place {
 	p.Line = line
 	return p

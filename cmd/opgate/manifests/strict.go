@@ -15,7 +15,6 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/opgate/opgate/internal/crdschema"
-	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -44,16 +43,15 @@ func unknownFields[Every any](raw []byte) []fieldFault {
 }
 
 // keepsUnknown returns the reader of a kind whose unknown fields are warned of, since the API server stores them.
-func keepsUnknown[T any](meta func(*T) *olm.ObjectMeta, required ...string) func(raw []byte, o *Object) []fieldFault {
+func keepsUnknown[T any](required ...string) func(raw []byte, o *Object) []fieldFault {
 	return func(raw []byte, o *Object) []fieldFault {
-		decodes := func(raw []byte) (faults []fieldFault) {
-			into, err := new(T), error(nil)
-			if o.Strict, err = kjson.UnmarshalStrict(raw, into); err != nil {
-				faults = undecodable(raw, err)
-			}
-			return faults
+		value := new(T)
+		strict, err := kjson.UnmarshalStrict(raw, value)
+		if err != nil {
+			return append(undecodable(raw, err), missing(raw, required)...)
 		}
-		return reads(decodes, as[T], meta, required...)(raw, o)
+		o.Value, o.Strict = value, strict
+		return append(missing(raw, required), readMetadata(raw, o)...)
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/facts"
-	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/snapshot/contents"
 )
@@ -32,6 +31,8 @@ type Unit struct {
 	Name string
 	// Objects are those of the unit, in the order of the input.
 	Objects []*Object
+	// Files has what plans change, and are compared with.
+	Files contents.Files
 
 	source *source
 	// build is nil for plain files.
@@ -42,8 +43,6 @@ type Unit struct {
 	hidden string
 	// ambiguous is a Namespace that is defined twice with other labels, which Constraints read.
 	ambiguous string
-	// files has what plans change.
-	files contents.Files
 }
 
 // Hidden returns the place of a problem for which no object of the unit can be allowed; empty if there is none.
@@ -73,8 +72,8 @@ func judgesOthers(o *Object) bool {
 	return true
 }
 
-// isPolicy reports whether there may be one object of its name.
-func isPolicy(o *Object) bool {
+// IsPolicy reports whether it judges others, so that there may be one of its name.
+func (o *Object) IsPolicy() bool {
 	return o.Group == policyv1beta2.GroupVersion.Group || o.Kind == constraintv1.Kind
 }
 
@@ -105,7 +104,7 @@ func (in *Input) share(u *Unit) {
 				case first == nil:
 					seen[o.identity()] = o
 					u.shared = append(u.shared, o)
-				case isPolicy(o) && !first.equal(o):
+				case o.IsPolicy() && !first.equal(o):
 					in.problem(u, Problem{Place: first.Place, Operators: true, hides: !isCarrier(o),
 						Text: fmt.Sprintf("%s %s is defined twice, also in %s", o.Kind, o.Key(), o.Place)})
 				}
@@ -122,11 +121,6 @@ func (u *Unit) Stored() (objects []*snapshot.Object) {
 		}
 	}
 	return objects
-}
-
-// Changes returns what a plan changes, as rules.Changes.
-func (u *Unit) Changes(plan *olm.InstallPlan, replacements []state.Replacement) *state.PlanChanges {
-	return u.files.Changes(plan, replacements)
 }
 
 // Package returns a package of a catalog, as a PackageManifest among the objects has it; nil if there is none.
@@ -148,15 +142,12 @@ func (u *Unit) Snapshot(versions facts.Cluster) *snapshot.Snapshot {
 // Builder returns what builds that state. No policy waits for another one there: what the statuses of Policies would
 // show is not known.
 func (u *Unit) Builder(versions facts.Cluster) snapshot.Builder {
-	b := snapshot.Builder{Unsuspended: true, WithoutServices: true, Changes: u.files.Changes,
+	b := snapshot.Builder{Unsuspended: true, WithoutServices: true, Changes: u.Files.Changes,
 		Packages: func(pkg, _ string, source olm.Catalog) *catalog.Package { return u.Package(pkg, source) }}
 	b.SetCluster(time.Time{}, versions)
 	b.Put(time.Time{}, u.Stored()...)
 	return b
 }
-
-// Contents returns the objects that plans are compared with.
-func (u *Unit) Contents() contents.Source { return &u.files }
 
 // describe adds what is said of the input as a whole.
 func (in *Input) describe() {

@@ -123,7 +123,7 @@ func (w *walk) visit(name string, entry fs.DirEntry, err error) error {
 		return fs.SkipDir
 	case !root && entry.Name() == "templates" && exists(path.Join(at, "..", chartFile)):
 		w.any = true
-		w.chart(name)
+		w.countTemplates(name)
 		return fs.SkipDir
 	case slices.ContainsFunc(konfig.RecognizedKustomizationFileNames(),
 		func(file string) bool { return exists(path.Join(at, file)) }):
@@ -155,7 +155,7 @@ func isManifestTemplate(name string) bool {
 func (w *walk) file(name, at string) {
 	if isManifestTemplate(at) {
 		w.any = true
-		w.each(name, func(file string, data []byte) { w.template(Place{File: file}, data) })
+		w.countTemplates(name)
 	}
 	if !isManifest(at) || path.Base(at) == chartFile {
 		return
@@ -168,9 +168,9 @@ func (w *walk) file(name, at string) {
 	w.source.files = append(w.source.files, at)
 }
 
-// chart counts the templates of a Helm chart.
-func (w *walk) chart(dir string) {
-	w.each(dir, func(file string, data []byte) { w.template(Place{File: file}, data) })
+// countTemplates counts the templates of another program in a directory, or in a file.
+func (w *walk) countTemplates(name string) {
+	w.each(name, func(file string, data []byte) { w.template(Place{File: file}, data) })
 }
 
 // exclude counts the files of what is left out that name operators or policies.

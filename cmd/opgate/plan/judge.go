@@ -157,7 +157,7 @@ func (j *judge) step(h hop) (*step, error) {
 	}
 	cluster := &inspect.Cluster{Snapshot: j.last, Now: j.now}
 	answer := cluster.JudgePlan(plan)
-	s.Decision, s.Reasons = answer.Decision.String(), inspect.Reasons(&answer.Verdict)
+	s.Decision, s.Reasons = answer.Decision.String(), inspect.Reasons(answer.Reasons)
 	for _, w := range inspect.Warnings(&answer.Verdict) {
 		s.Warnings = append(s.Warnings, w.Message)
 	}

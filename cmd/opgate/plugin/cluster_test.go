@@ -59,7 +59,7 @@ func TestUnreachable(t *testing.T) {
 	stopped := httptest.NewServer(http.NotFoundHandler())
 	stopped.Close()
 	kubeconfig := kubeconfigOf(t, stopped.URL)
-	for _, args := range [][]string{{"pending"}, {"why", "installplan", "shop/x"}, {"tree"}} {
+	for _, args := range [][]string{{"pending"}, {"why", "installplan", "shop/x"}} {
 		got, code := run(t, command(args[0]), append(args[1:], "--kubeconfig", kubeconfig)...)
 		for _, text := range []string{stopped.URL + " cannot be reached", "connection refused"} {
 			if code != exitUnusable || !strings.Contains(got, text) {

@@ -95,7 +95,12 @@ func pendingCommand(now func() time.Time) *cobra.Command {
 		Short:   "List the InstallPlans that wait for approval, with their verdicts",
 		Long:    pendingLong,
 		Example: pendingExample,
-		Args:    noArguments,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("unexpected argument %s: a namespace is named by -n", text.Quote(args[0]))
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p := &pendingPrinter{output: &o.output, out: cmd.OutOrStdout(), now: now,
 				table: printers.NewTablePrinter(o.output.table())}
@@ -120,7 +125,7 @@ func pendingCommand(now func() time.Time) *cobra.Command {
 			})
 		},
 	}
-	o.registerAll(cmd)
+	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "look at all namespaces, not at that of -n or the context")
 	cmd.Flags().StringVarP(&selector, "selector", "l", "",
 		"label selector of InstallPlans, such as operators.coreos.com/etcd.shop (default: all)")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "after listing, watch for changes")
@@ -169,7 +174,7 @@ func pendingPlans(state *cluster.State, now time.Time) []pendingPlan {
 			found := c.JudgePlan(plan)
 			p := pendingPlan{Namespace: ns.Name(), Name: plan.Metadata.Name, Outdated: !ns.IsCurrent(plan),
 				Decision: found.Decision.String(), Operators: append([]inspect.Operator{}, found.Operators...),
-				Reasons:  inspect.Reasons(&found.Verdict),
+				Reasons:  inspect.Reasons(found.Reasons),
 				Warnings: warningsOf(&found.Verdict), Notes: []string{}}
 			if found.Decision == verdict.Allow {
 				p.Approver, p.Notes = c.Approver(plan)

@@ -1,6 +1,5 @@
 // Package plugin is the commands that look at a cluster, which as kubectl-opgate are those of a kubectl plugin:
-// pending, why and tree. They judge by package rules over the objects of the cluster, as the gate
-// does, and write nothing.
+// pending and why. They judge by package rules over the objects of the cluster, as the gate does, and write nothing.
 package plugin
 
 import (
@@ -38,17 +37,13 @@ type options struct {
 
 // Commands returns the commands. now is the clock that ages are read from.
 func Commands(now func() time.Time) []*cobra.Command {
-	return []*cobra.Command{pendingCommand(now), whyCommand(now), treeCommand()}
+	return []*cobra.Command{pendingCommand(now), whyCommand(now)}
 }
 
-// register adds the flags of a command, with the output formats that it has besides those of data.
+// register adds the flags that name a cluster and a namespace, and those of the output, with the formats that the
+// command has besides those of data.
 func (o *options) register(cmd *cobra.Command, formats ...string) {
 	o.output.register(cmd, formats...)
-	o.registerCluster(cmd)
-}
-
-// registerCluster adds the flags that name a cluster and a namespace.
-func (o *options) registerCluster(cmd *cobra.Command) {
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.Flags().SortFlags = false
 	o.kubeconfig.RegisterNamespace(cmd)
@@ -69,19 +64,6 @@ func (o *options) registerCluster(cmd *cobra.Command) {
 		}
 		return run(cmd, args)
 	}
-}
-
-// registerAll adds the flag for all namespaces.
-func (o *options) registerAll(cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "look at all namespaces, not at that of -n or the context")
-}
-
-// noArguments returns an error for an argument, which would be a namespace: it names the flag.
-func noArguments(_ *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return fmt.Errorf("unexpected argument %s: a namespace is named by -n", text.Quote(args[0]))
-	}
-	return nil
 }
 
 // maxNotes bounds the warnings of what could not be read.

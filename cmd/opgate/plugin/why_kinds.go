@@ -47,7 +47,7 @@ func parseQuestion(args []string, namespace string) (*question, error) {
 		return q, nil
 	}
 	var ok bool
-	if q.key, ok = cli.NamespacedName(cli.InNamespace(namespace, args[1])); !ok {
+	if q.key, ok = cli.NamespacedName(args[1], namespace); !ok {
 		return nil, fmt.Errorf("%s is no name of a %s: write NAME or NAMESPACE/NAME", text.Quote(args[1]), q.names[0])
 	}
 	return q, nil
@@ -63,7 +63,7 @@ func (q *question) judge(ctx context.Context) (*answer, error) {
 	}
 	a := &answer{Object: found.Object, Decision: found.Decision.String(), decision: found.Decision,
 		Operators: append([]inspect.Operator{}, found.Operators...),
-		Reasons:   inspect.Reasons(&found.Verdict), Edits: []inspect.Edit{}, Warnings: warningsOf(&found.Verdict),
+		Reasons:   inspect.Reasons(found.Reasons), Edits: []inspect.Edit{}, Warnings: warningsOf(&found.Verdict),
 		Notes: append([]string{}, found.Notes...)}
 	a.Notes = append(a.Notes, next...)
 	if found.Plan == nil {

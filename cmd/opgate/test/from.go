@@ -93,7 +93,7 @@ func trim(u *unstructured.Unstructured) {
 
 // fromPlan prints the scenario of the approval of a plan on the cluster, by a tenant, with the answer that it gets now.
 func (o *options) fromPlan(ctx context.Context, stdout, stderr io.Writer, now time.Time) error {
-	key, ok := cli.NamespacedName(o.from)
+	key, ok := cli.NamespacedName(o.from, "")
 	if !ok {
 		return self.Usage("--from %s is no name of an InstallPlan: write NAMESPACE/PLAN", text.Quote(o.from))
 	}

@@ -3,13 +3,11 @@
 package verify
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 )
@@ -52,13 +50,9 @@ The right to create and patch OperatorPolicy ` + name + ` in the namespace is en
 			if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
 				return cli.Usage(cmd, "namespace %q: %s", namespace, strings.Join(problems, "; "))
 			}
-			config, err := of.Load()
+			config, client, err := of.Client(cmd)
 			if err != nil {
 				return err
-			}
-			client, err := dynamic.NewForConfig(config)
-			if err != nil {
-				return fmt.Errorf("make a client: %w", err)
 			}
 			v := verification{policies: client.Resource(policies).Namespace(namespace), namespace: namespace,
 				out: cmd.OutOrStdout()}
