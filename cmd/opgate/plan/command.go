@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -32,13 +31,13 @@ const self cli.Name = "plan"
 
 // options are the flags.
 type options struct {
-	pkg             string
-	catalog         string
-	from, channel   string
-	files, policies []string
-	output          string
-	kubeconfig      cli.Kubeconfig
-	now             time.Time
+	pkg           string
+	catalog       string
+	from, channel string
+	policies      []string
+	output        string
+	kubeconfig    cli.Kubeconfig
+	now           time.Time
 	// read counts what is read of the catalog.
 	read func(n int)
 }
@@ -56,8 +55,7 @@ by kubectl port-forward. That needs the rights to get the CatalogSource, to list
 its namespace; ClusterRole opgate-reader grants what else is read.
 
 What is installed, and the policies, are those of the namespace on the cluster; with -p policies of files count as well,
-in place of those of the same name. With -f, or with --catalog and --from, all of it is in files, and of a cluster at
-most the catalog is read.
+in place of those of the same name. With --catalog and --from no cluster is read.
 
 Exit codes:
   0  the path is shown, whatever is decided on it
@@ -76,14 +74,14 @@ const example = `  # on a cluster: what comes next, and what waits for whom
 func Command(now func() time.Time) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use:     "plan PACKAGE [--catalog DIR|FILE] [--from CSV] [-f FILE|DIR|-]... [-p FILE|DIR|-]...",
+		Use:     "plan PACKAGE [--catalog DIR|FILE] [--from CSV] [-p FILE|DIR|-]...",
 		Short:   "Show the versions that OLM takes an operator through, and what is decided on each",
 		Long:    long,
 		Example: example,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.pkg, o.now = args[0], now()
-			if err := self.CheckFiles(slices.Concat(o.files, o.policies)); err != nil {
+			if err := self.CheckFiles(o.policies); err != nil {
 				return err
 			}
 			what := "files"
@@ -107,7 +105,6 @@ func Command(now func() time.Time) *cobra.Command {
 	flags.StringVar(&o.catalog, "catalog", "", "directory or file of a file-based catalog, or OCI layout of a catalog image")
 	flags.StringVar(&o.channel, "channel", "", "channel (default: that of the Subscription, else of the policy)")
 	flags.StringVar(&o.from, "from", "", "ClusterServiceVersion that counts as installed (default: the installed one)")
-	cli.FilesVar(flags, &o.files)
 	flags.StringArrayVarP(&o.policies, "policies", "p", nil,
 		`file or directory with policies, "-" for standard input; repeatable`)
 	o.kubeconfig.RegisterNamespace(cmd)
@@ -131,8 +128,8 @@ type Result struct {
 	Notes []string `json:"notes"`
 }
 
-// offline reports whether nothing is read from the cluster but, without --catalog, the catalog.
-func (o *options) offline() bool { return o.from != "" && o.catalog != "" || len(o.files) > 0 }
+// offline reports whether no cluster is read.
+func (o *options) offline() bool { return o.from != "" && o.catalog != "" }
 
 // input is the state that a path begins with.
 type input struct {
@@ -178,7 +175,7 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stderr io.Writer) (*
 	}
 	hops, end := in.path(from, sub.Spec.Channel, sub.Spec.StartingCSV)
 	for _, h := range hops {
-		s, err := in.step(h)
+		s, err := in.step(ctx, h)
 		if err != nil {
 			return nil, err
 		}
@@ -188,18 +185,19 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stderr io.Writer) (*
 	return r, nil
 }
 
-// readState reads the cluster, or files.
+// readState reads the cluster, and policies in files.
 func (o *options) readState(ctx context.Context, in *input, stdin io.Reader, stderr io.Writer) (err error) {
-	stored := &cluster.Input{Kubeconfig: o.kubeconfig, Files: o.files}
 	unit := &manifests.Unit{}
 	if len(o.policies) > 0 {
 		unit, err = manifests.Read(o.policies, stdin, stderr, manifests.Options{Namespace: o.namespace()})
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	in.state = cluster.FromFiles(unit, facts.Cluster{})
-	if len(o.files) > 0 || !o.offline() {
+	case o.offline():
+		in.state = cluster.FromFiles(unit, facts.Cluster{})
+	default:
+		stored := &cluster.Input{Kubeconfig: o.kubeconfig}
 		if in.state, err = stored.Read(ctx, cluster.Options{}, stdin, stderr); err != nil {
 			return err
 		}
@@ -213,15 +211,14 @@ func (o *options) readState(ctx context.Context, in *input, stdin io.Reader, std
 // namespace is that of -n; "" if there is none.
 func (o *options) namespace() string { return o.kubeconfig.Overrides.Context.Namespace }
 
-// locate sets the namespace: that of the command line, else the only one with a Subscription to the package, or a
-// policy of it.
+// locate sets the namespace: that of the command line or the context, else the only one of a policy of the package.
 func (o *options) locate(in *input) error {
 	if in.namespace = cmp.Or(in.state.Scope, o.namespace()); in.namespace != "" {
 		return self.CheckNamespaces(in.namespace)
 	}
 	var names []string
 	for ns := range in.state.Snapshot.All() {
-		if len(ns.Subscribers(o.pkg))+len(ns.Governing(o.pkg)) > 0 {
+		if len(ns.Governing(o.pkg)) > 0 {
 			names = append(names, ns.Name())
 		}
 	}

@@ -101,7 +101,7 @@ func (s *step) lines() (lines []string) {
 	}
 	summary := (&change.Set{Differences: s.Changes}).Summary(change.Reviewable)
 	switch {
-	case s.NotCompared != "" && s.NotCompared != withoutContents:
+	case s.NotCompared != "" && s.NotCompared != errWithoutContents.Error():
 		add("changes are not known: %s", text.Escape(s.NotCompared))
 	case summary != "":
 		add("changes %s; digest %s", text.Escape(summary), s.Digest)
