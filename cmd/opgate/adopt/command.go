@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,13 +61,10 @@ const (
 	pinMinor = "minor"
 )
 
-// The values of --as and --remediation-action, the default first.
-var (
-	complianceTypes = []string{string(policyv1beta2.MayHave), string(policyv1beta2.MustHave)}
-	actions         = []string{string(policyv1beta2.Inform), string(policyv1beta2.Enforce)}
-	pins            = []string{pinExact, pinPatch, pinMinor}
-	// approvals are the values of --approve, each the default of the compliance type at the same place.
-	approvals = []string{"IfRequested", "IfAllowed"}
+// The values of --approve, which are the defaults of mayhave and of musthave.
+const (
+	ifRequested = string(policyv1beta2.PlanApprovalIfRequested)
+	ifAllowed   = string(policyv1beta2.PlanApprovalIfAllowed)
 )
 
 // options are the flags.
@@ -94,12 +90,7 @@ func Command(now func() time.Time) *cobra.Command {
 		Short:   "Write policies for the operators that are installed",
 		Long:    long,
 		Example: example,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return self.Usage("unexpected argument %s: name files by -f, and a namespace by -n", text.Quote(args[0]))
-			}
-			return nil
-		},
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
 				return err
@@ -112,44 +103,34 @@ func Command(now func() time.Time) *cobra.Command {
 	o.RegisterNamespace(cmd)
 	flags.StringVarP(&o.selector, "selector", "l", "", "label selector of Subscriptions (default: all)")
 	cli.FilesVar(flags, &o.Files)
-	flags.StringVar(&o.as, "as", complianceTypes[0], "spec.complianceType: "+cli.Alternatives(complianceTypes))
-	flags.StringVar(&o.action, "remediation-action", actions[0], "spec.remediationAction: "+cli.Alternatives(actions))
-	flags.StringVar(&o.approve, "approve", approvals[0],
-		"spec.planApproval, with enforce: plans to approve, "+cli.Alternatives(approvals))
-	flags.StringVar(&o.pin, "pin", pinExact, "versions to allow: "+cli.Alternatives(pins))
+	o.as, o.action, o.approve, o.pin = string(policyv1beta2.MayHave), string(policyv1beta2.Inform), ifRequested, pinExact
+	cli.ChoiceVar(cmd, &o.as, "as", "", "spec.complianceType: mayhave or musthave", o.as, string(policyv1beta2.MustHave))
+	cli.ChoiceVar(cmd, &o.action, "remediation-action", "", "spec.remediationAction: inform or enforce", o.action,
+		string(policyv1beta2.Enforce))
+	cli.ChoiceVar(cmd, &o.approve, "approve", "",
+		"spec.planApproval, with enforce: plans to approve, IfRequested or IfAllowed", o.approve, ifAllowed)
+	cli.ChoiceVar(cmd, &o.pin, "pin", "", "versions to allow: exact, patch or minor", o.pin, pinPatch, pinMinor)
 	flags.BoolVar(&o.digests, "digests", false, "list versions with the digests of their bundle images")
 	flags.StringVar(&o.policies, "policies", "policies", "namespace of the policies")
 	flags.StringVarP(&o.output, "output-dir", "o", "", "directory to write to (default: standard output)")
 	flags.BoolVar(&o.force, "force", false, "overwrite files in the directory")
 	flags.StringVar(&o.check, "check", "", "directory with policies to compare with what is installed")
 	o.Register(cmd)
-	for flag, values := range map[string][]string{"as": complianceTypes, "remediation-action": actions,
-		"approve": approvals, "pin": pins} {
-		cli.Complete(cmd, flag, values)
-	}
 	return cmd
 }
 
+func (o *options) enforces() bool { return o.action == string(policyv1beta2.Enforce) }
+
 // validate checks the command line.
 func (o *options) validate() error {
-	for _, f := range []struct {
-		name, value string
-		known       []string
-	}{{"as", o.as, complianceTypes}, {"remediation-action", o.action, actions},
-		{"approve", o.approve, approvals}, {"pin", o.pin, pins}} {
-		if !slices.Contains(f.known, f.value) {
-			return self.Usage("unknown --%s %s: use %s", f.name, text.Quote(f.value), cli.Alternatives(f.known))
-		}
-	}
 	if _, err := labels.Parse(o.selector); err != nil {
 		return self.Usage("-l %s: %s", text.Quote(o.selector), text.Escape(err.Error()))
 	}
 	switch {
 	case o.All && o.Overrides.Context.Namespace != "":
 		return self.Usage(cli.AllOrOne)
-	case o.approve != approvals[0] && o.action == actions[0]:
-		return self.Usage("--approve %s is for --remediation-action %s: a policy that informs approves no plan", o.approve,
-			actions[1])
+	case o.approve != ifRequested && !o.enforces():
+		return self.Usage("--approve %s is for --remediation-action enforce: a policy that informs approves no plan", o.approve)
 	case o.digests && o.pin != pinExact:
 		return self.Usage("--digests is for --pin %s: a range names no bundle", pinExact)
 	case o.check != "" && (o.output != "" || o.force):

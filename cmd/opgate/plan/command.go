@@ -134,13 +134,12 @@ func (o *options) offline() bool { return o.from != "" && o.catalog != "" }
 // input is the state that a path begins with.
 type input struct {
 	judge
-	state *cluster.State
 	notes []string
 }
 
 // run returns the path.
 func (o *options) run(ctx context.Context, stdin io.Reader, stderr io.Writer) (*Result, error) {
-	in := &input{}
+	in := &input{judge: judge{now: o.now}}
 	if err := o.readState(ctx, in, stdin, stderr); err != nil {
 		return nil, err
 	}
@@ -165,9 +164,8 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stderr io.Writer) (*
 	if err != nil {
 		return nil, err
 	}
-	if err := in.begin(from, sub.Status.InstalledCSV); err != nil {
-		return nil, err
-	}
+	in.before = sub.Status.InstalledCSV
+	in.begin()
 	r := &Result{Package: o.pkg, Namespace: in.namespace, Catalog: strings.Trim(where, `"`), Channel: sub.Spec.Channel,
 		Installed: from.name, Steps: []*step{}, Notes: append([]string{}, in.notes...)}
 	if from.version != nil {
@@ -204,7 +202,6 @@ func (o *options) readState(ctx context.Context, in *input, stdin io.Reader, std
 		in.notes = in.state.Notes
 		in.state = in.state.With(unit.Stored()...)
 	}
-	in.builder, in.stored, in.now = in.state.Builder(), in.state.Contents(), o.now
 	return nil
 }
 

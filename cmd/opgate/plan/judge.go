@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/cmd/opgate/cluster"
 	"github.com/opgate/opgate/cmd/opgate/diff"
 	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/internal/metakey"
@@ -59,25 +60,24 @@ type deprecation struct {
 	Message string `json:"message"`
 }
 
-// judge judges the steps of a path, each as if those before it had been taken. It has the state of a cluster, and adds
-// to it what OLM would write.
+// judge judges the steps of a path, each as if those before it had been taken: in the state of a cluster with what OLM
+// would have written.
 type judge struct {
 	*catalogPackage
+	state     *cluster.State
 	builder   snapshot.Builder
 	namespace string
 	catalog   olm.Catalog
+	// before is what is installed; "" if nothing is.
+	before string
 	// subscription is the Subscription to the package.
 	subscription map[string]any
-	// stored returns objects that are stored.
-	stored contents.Source
-	now    time.Time
-
-	last   *snapshot.Snapshot
-	decode snapshot.Reader
+	now          time.Time
 }
 
-// begin prepares judging, and adds what is installed, in place of before, if the state does not have it.
-func (j *judge) begin(from installed, before string) error {
+// begin prepares judging.
+func (j *judge) begin() {
+	j.builder = j.state.Builder()
 	others, compare := j.builder.Packages, j.builder.Changes
 	j.Package.Catalog = j.catalog
 	j.builder.Packages = func(pkg, csv string, source olm.Catalog) *catalog.Package {
@@ -92,19 +92,6 @@ func (j *judge) begin(from installed, before string) error {
 		}
 		return j.changes(plan, csvs)
 	}
-	j.last = j.builder.Put(time.Time{})
-	_, stored := j.subscription["status"]
-	switch isThere := from.name == "" || j.last.Namespace(j.namespace).Installs(from.name); {
-	case isThere && stored && from.name == before:
-		return nil
-	case isThere:
-		return j.subscribe(from.name, from.name, "")
-	}
-	version := ""
-	if from.version != nil {
-		version = from.version.String()
-	}
-	return j.install(&hop{CSV: from.name, Version: version, From: before})
 }
 
 // changes compares what a plan of a step brings with the version before it, as the catalog has both.
@@ -113,20 +100,18 @@ func (j *judge) changes(plan *olm.InstallPlan, csvs []state.Replacement) *state.
 		Bundles: map[string]*olm.Bundle{}}
 	for _, c := range csvs {
 		is, err := j.contents(c.CSV)
-		bundle := &olm.Bundle{}
-		if err == nil {
-			bundle.Grants = is.Grants()
-			bundle.Spec, err = specOf(is)
-		}
 		was := change.ReadContents("", "", nil)
 		if err == nil && c.From != "" {
 			was, err = j.contents(c.From)
 		}
-		set := &change.Set{}
-		if err == nil {
-			set = change.Compare(was, is)
-		} else {
+		set, bundle := &change.Set{}, &olm.Bundle{}
+		if err != nil {
 			set.Fault, bundle.Fault = err.Error(), err.Error()
+		} else if csv, unread := is.ClusterServiceVersion(); unread != nil {
+			set.Fault, bundle.Fault = unread.Error(), unread.Error()
+		} else {
+			csv.Spec.KeepDigest()
+			set, bundle.Spec, bundle.Grants = change.Compare(was, is), &csv.Spec, is.Grants()
 		}
 		set.CSV, set.Package, set.Version, set.From = c.CSV, c.Package, c.Version, c.From
 		all.ByCSV[c.CSV], all.Bundles[c.CSV] = set, bundle
@@ -147,21 +132,12 @@ func (j *judge) contents(csv string) (*change.Contents, error) {
 	return diff.ContentsOf(&declcfg.Bundle{Name: csv, Image: b.Image, Properties: b.Properties})
 }
 
-func specOf(c *change.Contents) (*olm.CSVSpec, error) {
-	csv, err := c.ClusterServiceVersion()
-	if err != nil {
-		return nil, err
-	}
-	csv.Spec.KeepDigest()
-	return &csv.Spec, nil
-}
-
 // madeUID begins the UIDs of plans that are made here.
 const madeUID = "opgate-plan-"
 
 func isMade(plan *olm.InstallPlan) bool { return strings.HasPrefix(plan.Metadata.UID, madeUID) }
 
-// step judges a hop, and then adds what OLM would have written.
+// step judges a hop.
 func (j *judge) step(ctx context.Context, h hop) (*step, error) {
 	b := j.bundle(h.CSV)
 	s := &step{hop: h, Image: b.Image, Deprecated: []deprecation{}, Changes: []change.Difference{}, By: []string{},
@@ -173,26 +149,18 @@ func (j *judge) step(ctx context.Context, h hop) (*step, error) {
 			s.Deprecated = append(s.Deprecated, of)
 		}
 	}
-	plan := j.waiting(h.CSV)
-	if plan == nil {
-		made := j.plan(&h)
-		if err := j.put(snapshot.InstallPlans, made); err != nil {
-			return nil, err
-		}
-		if err := j.subscribe(h.From, h.CSV, made.Name); err != nil {
-			return nil, err
-		}
-		plan = j.waiting(h.CSV)
+	at, plan, err := j.planned(&h)
+	if err != nil {
+		return nil, err
 	}
-	replacements := carrier.Replacements(j.last.Namespace(j.namespace), plan)
+	replacements := carrier.Replacements(at.Namespace(j.namespace), plan)
 	var changes *state.PlanChanges
 	if isMade(plan) {
 		changes = j.changes(plan, replacements)
 	} else {
-		s.Plan, changes = plan.Metadata.Key(), contents.Changes(ctx, j.stored, plan, replacements)
+		s.Plan, changes = plan.Metadata.Key(), contents.Changes(ctx, j.state.Contents(), plan, replacements)
 	}
-	cluster := &inspect.Cluster{Snapshot: j.last, Now: j.now}
-	answer := cluster.JudgePlan(plan)
+	answer := (&inspect.Cluster{Snapshot: at, Now: j.now}).JudgePlan(plan)
 	s.Decision, s.Reasons = answer.Decision.String(), inspect.Reasons(&answer.Verdict)
 	for _, w := range inspect.Warnings(&answer.Verdict) {
 		s.Warnings = append(s.Warnings, w.Message)
@@ -210,12 +178,42 @@ func (j *judge) step(ctx context.Context, h hop) (*step, error) {
 	default:
 		s.Digest, s.Changes = set.Digest(), append(s.Changes, set.Differences...)
 	}
-	return s, j.install(&h)
+	return s, nil
+}
+
+// planned returns the plan that waits for a version, and the state in which it does: that of the cluster, or one with
+// what OLM would write.
+func (j *judge) planned(h *hop) (*snapshot.Snapshot, *olm.InstallPlan, error) {
+	b := j.builder // a copy: the next step is made of the same state
+	at := b.Put(time.Time{})
+	if plan := j.waiting(at, h.CSV); plan != nil && h.From == j.before {
+		return at, plan, nil
+	}
+	if old := at.Object(snapshot.ClusterServiceVersions, snapshot.InNamespace(j.namespace),
+		types.NamespacedName{Namespace: j.namespace, Name: j.before}); old != nil && h.From != j.before {
+		b.Remove(time.Time{}, old)
+	}
+	plan := j.plan(h)
+	j.subscription["status"] = map[string]any{"installedCSV": h.From, "currentCSV": h.CSV, "state": olm.StateUpgradePending,
+		"installPlanRef": map[string]any{"name": plan.Name, "namespace": j.namespace}}
+	made := map[*snapshot.Kind]any{snapshot.InstallPlans: plan, snapshot.Subscriptions: j.subscription}
+	if h.From != "" && !at.Namespace(j.namespace).Installs(h.From) {
+		made[snapshot.ClusterServiceVersions] = j.csv(h.From)
+	}
+	var decode snapshot.Reader
+	for kind, object := range made {
+		raw, err := json.Marshal(object)
+		if err != nil {
+			return nil, nil, err
+		}
+		at = b.Put(time.Time{}, decode.Read(kind, raw))
+	}
+	return at, j.waiting(at, h.CSV), nil
 }
 
 // waiting returns the plan that waits for a version; nil if none does.
-func (j *judge) waiting(csv string) *olm.InstallPlan {
-	ns := j.last.Namespace(j.namespace)
+func (j *judge) waiting(at *snapshot.Snapshot, csv string) *olm.InstallPlan {
+	ns := at.Namespace(j.namespace)
 	for _, plan := range ns.Plans() {
 		if plan.Brings(csv) && ns.Waits(plan) {
 			return plan
@@ -224,40 +222,15 @@ func (j *judge) waiting(csv string) *olm.InstallPlan {
 	return nil
 }
 
-// put stores an object.
-func (j *judge) put(kind *snapshot.Kind, object any) error {
-	raw, err := json.Marshal(object)
-	if err == nil {
-		j.last = j.builder.Put(time.Time{}, j.decode.Read(kind, raw))
+// csv returns the ClusterServiceVersion of a version, as far as others are judged by it.
+func (j *judge) csv(name string) map[string]any {
+	made, version := j.metadata(name), ""
+	if v := j.stated(name).version; v != nil {
+		version = v.String()
 	}
-	return err
-}
-
-// subscribe writes the status of the Subscription.
-func (j *judge) subscribe(from, to, plan string) error {
-	status := map[string]any{"installedCSV": from, "currentCSV": to, "state": "AtLatestKnown"}
-	if plan != "" {
-		status["installPlanRef"], status["state"] = map[string]any{"name": plan, "namespace": j.namespace}, "UpgradePending"
-	}
-	j.subscription["status"] = status
-	return j.put(snapshot.Subscriptions, j.subscription)
-}
-
-// install replaces what is installed by the version of a hop.
-func (j *judge) install(h *hop) error {
-	if old := j.last.Object(snapshot.ClusterServiceVersions, snapshot.InNamespace(j.namespace),
-		types.NamespacedName{Namespace: j.namespace, Name: h.From}); old != nil {
-		j.last = j.builder.Remove(time.Time{}, old)
-	}
-	made := j.metadata(h.CSV)
-	metav1.SetMetaDataAnnotation(&made, metakey.Properties, propertiesOf(j.bundle(h.CSV)))
-	csv := map[string]any{"apiVersion": olm.ClusterServiceVersionGVK.GroupVersion().String(),
-		"kind": olm.KindClusterServiceVersion, "metadata": made,
-		"spec": map[string]any{"version": h.Version, "replaces": h.From}}
-	if err := j.put(snapshot.ClusterServiceVersions, csv); err != nil {
-		return err
-	}
-	return j.subscribe(h.CSV, h.CSV, "")
+	metav1.SetMetaDataAnnotation(&made, metakey.Properties, propertiesOf(j.bundle(name)))
+	return map[string]any{"apiVersion": olm.ClusterServiceVersionGVK.GroupVersion().String(),
+		"kind": olm.KindClusterServiceVersion, "metadata": made, "spec": map[string]any{"version": version}}
 }
 
 // plan returns the InstallPlan that OLM makes for a version, before it has unpacked the bundle.

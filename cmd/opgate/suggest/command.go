@@ -98,7 +98,7 @@ func Command(now func() time.Time) *cobra.Command {
 	flags.Lookup("filename").Usage = `file or directory with InstallPlans and Subscriptions, "-" for standard input; repeatable`
 	flags.StringVar(&o.path, "path", "", `JSON of "opgate plan", a file or "-" (default: the plans that wait)`)
 	o.to = toNext
-	cli.ChoiceVar(cmd, &o.to, "to", "", "how far along a path", toNext, toPatch, toNewest)
+	cli.ChoiceVar(cmd, &o.to, "to", "", "how far along a path: next, patch or newest", toNext, toPatch, toNewest)
 	flags.BoolVar(&o.write, "write", false, "change the files (default: print a diff)")
 	flags.StringVar(&o.body, "body", "", "file to write the text of a pull request to (default: none)")
 	flags.BoolVar(&o.acceptChanges, "accept-changes", false, "add the digests of held changes to spec.consent.accepted, too")
