@@ -23,17 +23,11 @@ const self cli.Name = "adopt"
 // exitDrift is for policies that do not describe what is installed.
 const exitDrift = 1
 
-const long = `Write OperatorPolicies for the operators that are installed: package, namespace, catalog, channel and version of each, so that
-a policy allows what is there and nothing else. They are for git: with -o one file for each namespace and a kustomization,
-else all on standard output. Nothing is written to the cluster; what applying the policies will write is printed before.
-A second run gives them the same names. What a policy cannot express of an operator is a comment in the file, and a line
-on standard error.
-
-What is installed is read from the cluster of the current context, in the namespace of -n or the context, or from files
-with what "kubectl get subscriptions.operators.coreos.com,csv,installplans -o yaml" prints.
-
---pin patch and --pin minor write a range in place of the exact version: later versions with the same minor or major
-number are allowed too. A version that is not in such a range, or not known, is listed by its name.
+const long = `Write OperatorPolicies for the operators that are installed, on a cluster or in files with what "kubectl get" prints: package,
+namespace, catalog, channel and version of each, so that a policy allows what is there and nothing else. They are for git:
+with -o one file for each namespace and a kustomization, else all on standard output. Nothing is written to the cluster;
+what applying the policies will write is printed before. What a policy cannot express of an operator is a comment in the
+file, and a line on standard error.
 
 With --check nothing is written: what is installed and not in the policies of a directory, or not as they say, is printed.
 
@@ -47,9 +41,6 @@ const example = `  # everything on a cluster, as policies that only report
 
   # one team's operators, with the digests of their bundles, and only these from then on
   opgate adopt -n shop --digests --remediation-action enforce -o policies/
-
-  # from what was exported, with upgrades to later patches allowed
-  opgate adopt -f cluster.yaml --pin patch
 
   # in a pipeline: is the cluster still as the policies in git say?
   opgate adopt -A --check policies/`

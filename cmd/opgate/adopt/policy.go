@@ -112,18 +112,18 @@ func (o *options) effect(found []*installed) string {
 			namespaces = append(namespaces, in.namespace)
 		}
 	}
-	these := "applying " + text.Count(n, "policy") + " writes "
+	effect := "applying " + text.Count(n, "policy") + " writes "
 	if !o.enforces() {
-		return these + "status, and nothing of OLM's: the next upgrade is reported"
+		return effect + "status, and nothing of OLM's: the next upgrade is reported"
 	}
-	what := "spec.installPlanApproval: Manual, with annotation " + metakey.RequestedApproval +
+	effect += "spec.installPlanApproval: Manual, with annotation " + metakey.RequestedApproval +
 		", of the Subscriptions that are Automatic in " + text.Names(namespaces, 5)
 	if o.as == string(policyv1beta2.MustHave) {
-		what += ", the label and the annotation of the Subscriptions that name the policy"
+		effect += ", the label and the annotation of the Subscriptions that name the policy"
 	}
-	what += ", and records and status of Opgate, and nothing else of OLM's: the next upgrade that they do not allow waits"
+	effect += ", and records and status of Opgate, and nothing else of OLM's: the next upgrade that they do not allow waits"
 	if o.approve == ifAllowed {
-		what += "; what they allow is approved whatever Subscriptions ask for"
+		effect += "; what they allow is approved whatever Subscriptions ask for"
 	}
-	return these + what
+	return effect
 }

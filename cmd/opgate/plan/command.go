@@ -43,19 +43,13 @@ type options struct {
 }
 
 const long = `Show the path of an operator: the versions that OLM installs one after the other from what is installed, through the
-channel, with what the gate decides on each, and why there is no further one. Nothing is written.
+channel, with what the gate decides on each, and why there is no further one. Nothing is written. What is refused is not
+passed by: the path waits there. What a version needs of other operators counts as available.
 
-OLM makes a plan for one version: the newest of the channel that replaces or skips what is installed, or has a skipRange
-with its version. What is refused is not passed by: the path waits there. Each version is judged as if those before it
-had been installed. What a version needs of other operators counts as available.
-
-The catalog is a directory or a file of a file-based catalog, or the OCI layout of a catalog image. Without --catalog it
-is the CatalogSource of the Subscription, on the cluster: from its address, or from its pod, whose port is forwarded as
-by kubectl port-forward. That needs the rights to get the CatalogSource, to list pods, and to create pods/portforward in
-its namespace; ClusterRole opgate-reader grants what else is read.
-
-What is installed, and the policies, are those of the namespace on the cluster; with -p policies of files count as well,
-in place of those of the same name. With --catalog and --from no cluster is read.
+The catalog is a file-based catalog or the OCI layout of a catalog image, else the CatalogSource of the Subscription: its
+address, or its pod, by a forwarded port. That needs the rights to get the CatalogSource, to list pods, and to create
+pods/portforward in its namespace; ClusterRole opgate-reader grants what else is read. Policies of -p count in place of
+those of the same name on the cluster. With --catalog and --from no cluster is read.
 
 Exit codes:
   0  the path is shown, whatever is decided on it

@@ -29,19 +29,13 @@ const self cli.Name = "suggest"
 const exitSuggests = 3
 
 const long = `Suggest the edits of policies in files that let InstallPlans pass that wait for approval: the smallest change of spec.versions
-and spec.versionRange of each OperatorPolicy that governs them. The output is a diff that "git apply" takes in the same
-directory; with --write the files are changed. Comments, order and line ends of the files stay as they are. What is
-suggested is printed on standard error as well.
+and spec.versionRange of each OperatorPolicy that governs them, also in Policies, in lists and in patches of
+kustomizations. The output is a diff that "git apply" takes in the same directory; with --write the files are changed.
+What a template, an anchor or another program makes cannot be edited in place: it is named, and all else is suggested.
 
-The files are OperatorPolicies, also in Policies, in lists and in patches of kustomizations. A value that a template, an
-anchor or another program makes cannot be edited in place: it is named, and all else is suggested.
-
-The plans are those of the cluster of the current context, in the namespace of -n or the context, or those in files, by
--f, as "kubectl get" prints them. With --path what "opgate plan -o json" prints takes their place, and --to says how far
-along it: the next version, all patches of the installed minor version, or the newest.
-
-spec.consent is not edited: what an upgrade changes is reviewed first ("opgate diff"). With --accept-changes the digests
-of the changes that it holds are added to its list.
+The plans are those of a cluster or of files. With --path what "opgate plan -o json" prints takes their place, and --to
+says how far along it: the next version, all patches of the installed minor version, or the newest. spec.consent is edited
+only with --accept-changes, which adds the digests of the changes that it holds: review them first ("opgate diff").
 
 Exit codes:
   0  what is suggested was printed or written, or there is nothing
@@ -55,10 +49,7 @@ const example = `  # what would let the plans pass that wait on the cluster, as 
   opgate suggest -A policies/ --write --body body.md --exit-code
 
   # all patches that a catalog has, before OLM makes plans for them
-  opgate plan etcd -n shop --catalog catalog/ -o json | opgate suggest --path - --to patch policies/
-
-  # from what was exported
-  opgate suggest -f cluster.yaml policies/etcd.yaml`
+  opgate plan etcd -n shop -o json | opgate suggest --path - --to patch policies/`
 
 // options are the flags.
 type options struct {
@@ -136,7 +127,7 @@ func (o *options) steps(ctx context.Context, now time.Time, stdin io.Reader, std
 	for _, note := range read.Notes {
 		fmt.Fprintln(stderr, "warning: "+text.Escape(note))
 	}
-	return waiting(read.Snapshot, func(types.NamespacedName) bool { return true }, now), nil
+	return waiting(read.Snapshot, now), nil
 }
 
 // Write edits the policies in files so that a plan may pass, and prints what it edits. It accepts no changes. What
@@ -144,9 +135,8 @@ func (o *options) steps(ctx context.Context, now time.Time, stdin io.Reader, std
 func Write(
 	names []string, state *snapshot.Snapshot, plan types.NamespacedName, now time.Time, stderr io.Writer,
 ) error {
-	o := &options{write: true}
-	steps := waiting(state, func(key types.NamespacedName) bool { return key == plan }, now)
-	return self.Failed(o.run(names, steps, nil, stderr))
+	steps := slices.DeleteFunc(waiting(state, now), func(s step) bool { return s.source != sourceOf(plan) })
+	return self.Failed((&options{write: true}).run(names, steps, nil, stderr))
 }
 
 // run suggests edits, and prints or writes them.

@@ -44,17 +44,17 @@ type step struct {
 func (s *step) to() *version { return &s.versions[len(s.versions)-1] }
 
 // waiting returns the steps of the plans that wait for approval.
-func waiting(state *snapshot.Snapshot, only func(types.NamespacedName) bool, now time.Time) (steps []step) {
+func waiting(state *snapshot.Snapshot, now time.Time) (steps []step) {
 	c := &inspect.Cluster{Snapshot: state, Now: now}
 	for ns := range state.All() {
 		for _, plan := range ns.Plans() {
-			key := types.NamespacedName{Namespace: ns.Name(), Name: plan.Metadata.Name}
-			if !ns.Waits(plan) || !only(key) {
+			if !ns.Waits(plan) {
 				continue
 			}
+			source := sourceOf(types.NamespacedName{Namespace: ns.Name(), Name: plan.Metadata.Name})
 			judged := c.JudgePlan(plan)
 			for _, r := range carrier.Replacements(ns, plan) {
-				s := step{namespace: ns.Name(), pkg: r.Package, from: r.From, source: "installplan " + key.String(),
+				s := step{namespace: ns.Name(), pkg: r.Package, from: r.From, source: source,
 					versions: []version{{r.CSV, r.Version, plan.BundleDigest(r.CSV)}}}
 				for _, reason := range judged.Reasons {
 					if slices.ContainsFunc(judged.CSVs, func(v verdict.CSV) bool {
@@ -69,6 +69,8 @@ func waiting(state *snapshot.Snapshot, only func(types.NamespacedName) bool, now
 	}
 	return steps
 }
+
+func sourceOf(plan types.NamespacedName) string { return "installplan " + plan.String() }
 
 // isVersion reports whether a reason is that a policy does not allow the version.
 func isVersion(r verdict.Reason) bool {
