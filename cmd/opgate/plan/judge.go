@@ -123,8 +123,8 @@ func (j *judge) changes(plan *olm.InstallPlan, csvs []state.Replacement) *state.
 var errWithoutContents = errors.New("the catalog does not have its contents (olm.bundle.object)")
 
 // contents returns what the catalog has of the contents of a version.
-func (j *judge) contents(csv string) (*change.Contents, error) {
-	b := j.bundle(csv)
+func (o *catalogPackage) contents(csv string) (*change.Contents, error) {
+	b := o.bundle(csv)
 	if b == nil || !slices.ContainsFunc(b.Properties,
 		func(p property.Property) bool { return p.Type == property.TypeBundleObject }) {
 		return nil, errWithoutContents
@@ -142,7 +142,7 @@ func (j *judge) step(ctx context.Context, h hop) (*step, error) {
 	b := j.bundle(h.CSV)
 	s := &step{hop: h, Image: b.Image, Deprecated: []deprecation{}, Changes: []change.Difference{}, By: []string{},
 		Warnings: []string{}, Disposition: verdict.Ungoverned.String()}
-	s.MinKubeVersion, s.MaxOpenShiftVersion = platforms(b)
+	s.MinKubeVersion, s.MaxOpenShiftVersion = j.platforms(b)
 	d, _ := j.Deprecations(h.CSV, []string{h.Channel})
 	for _, of := range []deprecation{{"version", d.Version}, {"channel", d.Channel}, {"package", d.Package}} {
 		if of.Message != "" {

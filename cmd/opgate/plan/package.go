@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/blang/semver/v4"
-	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/model"
 	"github.com/operator-framework/operator-registry/alpha/property"
 
@@ -71,15 +70,17 @@ func (o *catalogPackage) bundle(csv string) *model.Bundle {
 }
 
 // platforms returns the oldest Kubernetes and the newest OpenShift of a version; "" if the catalog has none.
-func platforms(b *model.Bundle) (kubernetes, openShift string) {
-	var csv v1alpha1.ClusterServiceVersion
-	_ = json.Unmarshal([]byte(b.CsvJSON), &csv) // as for OLM, what is not JSON counts as unset
-	kubernetes = csv.Spec.MinKubeVersion
+func (o *catalogPackage) platforms(b *model.Bundle) (kubernetes, openShift string) {
+	if c, err := o.contents(b.Name); err == nil {
+		if csv, err := c.ClusterServiceVersion(); err == nil {
+			kubernetes = csv.Spec.MinKubeVersion
+		}
+	}
 	for _, p := range b.Properties {
 		switch p.Type {
 		case property.TypeCSVMetadata:
 			var metadata property.CSVMetadata
-			_ = json.Unmarshal(p.Value, &metadata)
+			_ = json.Unmarshal(p.Value, &metadata) // as for OLM, what is not JSON counts as unset
 			kubernetes = cmp.Or(kubernetes, metadata.MinKubeVersion)
 		case "olm.maxOpenShiftVersion":
 			var version any

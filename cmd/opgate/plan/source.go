@@ -38,7 +38,6 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/diff"
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/internal/yamlsize"
 	"github.com/opgate/opgate/olm"
 )
 
@@ -69,9 +68,17 @@ func readFiles(ctx context.Context, name, pkg string, read func(files int)) (*ca
 		return nil, err
 	}
 	var metas []*declcfg.Meta
+	var bundles []declcfg.Bundle // without their manifests, which are decoded where they are compared
 	err = declcfg.WalkMetasFS(ctx, root, func(file string, meta *declcfg.Meta, err error) error {
-		if err == nil && (meta.Package == pkg || meta.Schema == declcfg.SchemaPackage && meta.Name == pkg) {
-			metas, err = append(metas, meta), checkObjects(meta)
+		switch {
+		case err != nil || meta.Package != pkg && (meta.Schema != declcfg.SchemaPackage || meta.Name != pkg):
+		case meta.Schema == declcfg.SchemaBundle:
+			var b declcfg.Bundle
+			err = json.Unmarshal(meta.Blob, &b)
+			b.Objects = []string{"{}"} // opm wants an image or manifests
+			bundles = append(bundles, b)
+		default:
+			metas = append(metas, meta)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
@@ -85,6 +92,7 @@ func readFiles(ctx context.Context, name, pkg string, read func(files int)) (*ca
 	if err != nil {
 		return nil, err
 	}
+	config.Bundles = bundles
 	found, err := declcfg.ConvertToModel(*config)
 	switch {
 	case err != nil:
@@ -97,24 +105,6 @@ func readFiles(ctx context.Context, name, pkg string, read func(files int)) (*ca
 
 // branches are what makes a tree of lines of the faults that opm finds in a catalog.
 var branches = regexp.MustCompile(`\s*[├└]── `)
-
-// checkObjects returns an error if a manifest of a bundle is too large once its aliases are replaced.
-func checkObjects(meta *declcfg.Meta) error {
-	var bundle declcfg.Bundle
-	if meta.Schema != declcfg.SchemaBundle || json.Unmarshal(meta.Blob, &bundle) != nil {
-		return nil // declcfg reports what is wrong
-	}
-	for i, p := range bundle.Properties {
-		var object property.BundleObject
-		if p.Type != property.TypeBundleObject || json.Unmarshal(p.Value, &object) != nil {
-			continue
-		}
-		if err := yamlsize.CheckAliases(object.Data, maxMessage); errors.Is(err, yamlsize.ErrTooLarge) {
-			return fmt.Errorf("property %d of bundle %s: %w", i, text.Name(meta.Name), err)
-		}
-	}
-	return nil
-}
 
 // unpack writes the catalog in the first image of an OCI layout to a directory that the caller removes.
 func unpack(name string) (dir string, err error) {
@@ -247,6 +237,7 @@ func served(b *api.Bundle) (*model.Bundle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bundle %s: %w", text.Name(b.CsvName), err)
 	}
+	bundle.Properties = append(bundle.Properties, property.MustBuildCSVMetadata(csv))
 	bundle.Deprecation = deprecated(b.Deprecation)
 	return bundle, nil
 }
