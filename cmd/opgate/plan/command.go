@@ -125,49 +125,39 @@ type Result struct {
 // offline reports whether no cluster is read.
 func (o *options) offline() bool { return o.from != "" && o.catalog != "" }
 
-// input is the state that a path begins with.
-type input struct {
-	judge
-	notes []string
-}
-
 // run returns the path.
 func (o *options) run(ctx context.Context, stdin io.Reader, stderr io.Writer) (*Result, error) {
-	in := &input{judge: judge{now: o.now}}
-	if err := o.readState(ctx, in, stdin, stderr); err != nil {
-		return nil, err
-	}
-	if err := o.locate(in); err != nil {
-		return nil, err
-	}
-	sub, err := o.subscribed(ctx, in)
+	r := &Result{Package: o.pkg, Catalog: o.catalog, Steps: []*step{}, Notes: []string{}}
+	state, err := o.readState(ctx, r, stdin, stderr)
 	if err != nil {
 		return nil, err
 	}
-	where := text.Quote(o.catalog)
-	if o.catalog == "" {
-		where = "CatalogSource " + in.catalog.Namespace + "/" + in.catalog.Name
+	if r.Namespace, err = o.namespaceOf(state); err != nil {
+		return nil, err
 	}
-	if in.catalogPackage, err = o.readCatalog(ctx, in); err != nil {
-		return nil, fmt.Errorf("read catalog %s: %w", where, err)
-	}
-	from := installed{}
-	if name := cmp.Or(o.from, sub.Status.InstalledCSV); name != "" {
-		from, err = in.installed(ctx, name)
-	}
+	j := &judge{state: state, namespace: r.Namespace, now: o.now}
+	sub, err := o.subscribe(ctx, j, r)
 	if err != nil {
 		return nil, err
 	}
-	in.before = sub.Status.InstalledCSV
-	in.begin()
-	r := &Result{Package: o.pkg, Namespace: in.namespace, Catalog: strings.Trim(where, `"`), Channel: sub.Spec.Channel,
-		Installed: from.name, Steps: []*step{}, Notes: append([]string{}, in.notes...)}
-	if from.version != nil {
+	if r.Channel = sub.Spec.Channel; r.Catalog == "" {
+		r.Catalog = "CatalogSource " + j.catalog.Namespace + "/" + j.catalog.Name
+	}
+	if j.catalogPackage, err = o.readCatalog(ctx, j.catalog); err != nil {
+		return nil, fmt.Errorf("read catalog %s: %w", text.Quote(r.Catalog), err)
+	}
+	from, err := j.installed(ctx, cmp.Or(o.from, sub.Status.InstalledCSV))
+	if err != nil {
+		return nil, err
+	}
+	if r.Installed = from.name; from.version != nil {
 		r.InstalledVersion = from.version.String()
 	}
-	hops, end := in.path(from, sub.Spec.Channel, sub.Spec.StartingCSV)
+	j.before = sub.Status.InstalledCSV
+	j.begin()
+	hops, end := j.path(from, sub.Spec.Channel, sub.Spec.StartingCSV)
 	for _, h := range hops {
-		s, err := in.step(ctx, h)
+		s, err := j.step(ctx, h)
 		if err != nil {
 			return nil, err
 		}
@@ -178,68 +168,60 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stderr io.Writer) (*
 }
 
 // readState reads the cluster, and policies in files.
-func (o *options) readState(ctx context.Context, in *input, stdin io.Reader, stderr io.Writer) (err error) {
+func (o *options) readState(ctx context.Context, r *Result, stdin io.Reader, stderr io.Writer) (*cluster.State, error) {
 	unit := &manifests.Unit{}
 	if len(o.policies) > 0 {
-		unit, err = manifests.Read(o.policies, stdin, stderr, manifests.Options{Namespace: o.namespace()})
-	}
-	switch {
-	case err != nil:
-		return err
-	case o.offline():
-		in.state = cluster.FromFiles(unit, facts.Cluster{})
-	default:
-		stored := &cluster.Input{Kubeconfig: o.kubeconfig}
-		if in.state, err = stored.Read(ctx, cluster.Options{}, stdin, stderr); err != nil {
-			return err
+		var err error
+		unit, err = manifests.Read(o.policies, stdin, stderr,
+			manifests.Options{Namespace: o.kubeconfig.Overrides.Context.Namespace})
+		if err != nil {
+			return nil, err
 		}
-		in.notes = in.state.Notes
-		in.state = in.state.With(unit.Stored()...)
 	}
-	return nil
+	if o.offline() {
+		return cluster.FromFiles(unit, facts.Cluster{}), nil
+	}
+	state, err := (&cluster.Input{Kubeconfig: o.kubeconfig}).Read(ctx, cluster.Options{}, stdin, stderr)
+	if err != nil {
+		return nil, err
+	}
+	r.Notes = append(r.Notes, state.Notes...)
+	return state.With(unit.Stored()...), nil
 }
 
-// namespace is that of -n; "" if there is none.
-func (o *options) namespace() string { return o.kubeconfig.Overrides.Context.Namespace }
-
-// locate sets the namespace: that of the command line or the context, else the only one of a policy of the package.
-func (o *options) locate(in *input) error {
-	if in.namespace = cmp.Or(in.state.Scope, o.namespace()); in.namespace != "" {
-		return self.CheckNamespaces(in.namespace)
+// namespaceOf returns the namespace of the command line or the context, else the only one of a policy of the package.
+func (o *options) namespaceOf(state *cluster.State) (string, error) {
+	if name := cmp.Or(state.Scope, o.kubeconfig.Overrides.Context.Namespace); name != "" {
+		return name, self.CheckNamespaces(name)
 	}
 	var names []string
-	for ns := range in.state.Snapshot.All() {
+	for ns := range state.Snapshot.All() {
 		if len(ns.Governing(o.pkg)) > 0 {
 			names = append(names, ns.Name())
 		}
 	}
 	if len(names) > 1 {
-		return self.Usage("package %s is in namespaces %s: name one with -n", text.Name(o.pkg), text.Names(names, maxNamed))
+		return "", self.Usage("package %s is in namespaces %s: name one with -n", text.Name(o.pkg), text.Names(names, maxNamed))
 	}
-	in.namespace = cmp.Or(strings.Join(names, ""), metav1.NamespaceDefault)
-	return nil
+	return cmp.Or(strings.Join(names, ""), metav1.NamespaceDefault), nil
 }
 
-// subscribed returns the Subscription to the package, or one by the command line and the policies, and sets the
-// catalog.
-func (o *options) subscribed(ctx context.Context, in *input) (*olm.Subscription, error) {
-	ns := in.state.Snapshot.Namespace(in.namespace)
-	sub := &olm.Subscription{}
+// subscribe sets the Subscription to the package, or one by the command line and the policies, and the catalog.
+func (o *options) subscribe(ctx context.Context, j *judge, r *Result) (*olm.Subscription, error) {
+	ns := j.state.Snapshot.Namespace(j.namespace)
+	sub, policy := olm.Subscription{}, &operatorpolicy.Policy{}
+	governing := ns.Governing(o.pkg)
 	switch found := ns.Subscribers(o.pkg); {
 	case len(found) > 1:
-		return nil, fmt.Errorf("namespace %s has %d Subscriptions to package %s, and OLM resolves none of them", in.namespace,
+		return nil, fmt.Errorf("namespace %s has %d Subscriptions to package %s, and OLM resolves none of them", j.namespace,
 			len(found), text.Name(o.pkg))
 	case len(found) == 1:
-		copied := *found[0]
-		sub = &copied
-	case !o.offline() && o.from == "":
-		in.notes = append(in.notes, "namespace "+in.namespace+" has no Subscription to package "+text.Name(o.pkg)+
+		sub = *found[0]
+	case o.offline() && len(governing) == 0:
+		r.Notes = append(r.Notes, "no OperatorPolicy in the input governs package "+text.Name(o.pkg)+"; name some with -p")
+	case o.from == "":
+		r.Notes = append(r.Notes, "namespace "+j.namespace+" has no Subscription to package "+text.Name(o.pkg)+
 			": this is the path of a first installation")
-	}
-	policy := &operatorpolicy.Policy{}
-	governing := ns.Governing(o.pkg)
-	if o.offline() && len(governing) == 0 {
-		in.notes = append(in.notes, "no OperatorPolicy in the input governs package "+text.Name(o.pkg)+"; name some with -p")
 	}
 	for _, p := range governing {
 		if !p.MustNotHave && (policy.Name == "" || p.Enforced && !policy.Enforced) {
@@ -248,45 +230,41 @@ func (o *options) subscribed(ctx context.Context, in *input) (*olm.Subscription,
 	}
 	sub.Spec.Channel = cmp.Or(o.channel, sub.Spec.Channel, policy.Channel)
 	sub.Spec.StartingCSV = cmp.Or(sub.Spec.StartingCSV, policy.StartingCSV)
-	in.catalog = olm.Catalog{Namespace: cmp.Or(sub.Spec.SourceNamespace, policy.Catalog.Namespace),
+	j.catalog = olm.Catalog{Namespace: cmp.Or(sub.Spec.SourceNamespace, policy.Catalog.Namespace),
 		Name: cmp.Or(sub.Spec.Source, policy.Catalog.Name)}
-	if sub.Metadata.Name != "" {
-		raw, err := in.state.Get(ctx, snapshot.Subscriptions,
-			types.NamespacedName{Namespace: in.namespace, Name: sub.Metadata.Name})
-		if err != nil {
-			return nil, err
-		}
-		if raw != nil {
-			return sub, json.Unmarshal(raw, &in.subscription)
+	if name := sub.Metadata.Name; name != "" {
+		raw, err := j.state.Get(ctx, snapshot.Subscriptions, types.NamespacedName{Namespace: j.namespace, Name: name})
+		if err != nil || raw != nil {
+			return &sub, cmp.Or(err, json.Unmarshal(raw, &j.subscription))
 		}
 	}
-	in.subscription = map[string]any{"apiVersion": olm.SubscriptionGVK.GroupVersion().String(), "kind": olm.KindSubscription,
-		"metadata": in.metadata(cmp.Or(sub.Metadata.Name, o.pkg)),
-		"spec": map[string]any{"name": o.pkg, "channel": sub.Spec.Channel, "source": in.catalog.Name,
-			"sourceNamespace": in.catalog.Namespace, "installPlanApproval": olm.ApprovalManual}}
-	return sub, nil
+	j.subscription = map[string]any{"apiVersion": olm.SubscriptionGVK.GroupVersion().String(), "kind": olm.KindSubscription,
+		"metadata": j.metadata(cmp.Or(sub.Metadata.Name, o.pkg)),
+		"spec": map[string]any{"name": o.pkg, "channel": sub.Spec.Channel, "source": j.catalog.Name,
+			"sourceNamespace": j.catalog.Namespace, "installPlanApproval": olm.ApprovalManual}}
+	return &sub, nil
 }
 
 // readCatalog reads the package.
-func (o *options) readCatalog(ctx context.Context, in *input) (*catalogPackage, error) {
+func (o *options) readCatalog(ctx context.Context, from olm.Catalog) (*catalogPackage, error) {
 	if o.catalog != "" {
 		return readFiles(ctx, o.catalog, o.pkg, o.read)
 	}
-	if in.catalog.Namespace == "" || in.catalog.Name == "" {
+	if from.Namespace == "" || from.Name == "" {
 		return nil, self.Usage("the catalog is not known: name one with --catalog")
 	}
 	reader, err := cluster.Connect(o.kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	source, err := reader.Catalog(ctx, types.NamespacedName{Namespace: in.catalog.Namespace, Name: in.catalog.Name})
+	source, err := reader.Catalog(ctx, types.NamespacedName(from))
 	if err != nil {
 		return nil, err
 	}
 	address := source.Spec.Address
 	if address == "" {
 		var stop func()
-		if address, stop, err = forward(ctx, reader.Config(), in.catalog); err != nil {
+		if address, stop, err = forward(ctx, reader.Config(), from); err != nil {
 			return nil, err
 		}
 		defer stop()
@@ -295,19 +273,17 @@ func (o *options) readCatalog(ctx context.Context, in *input) (*catalogPackage, 
 }
 
 // installed returns what OLM resolves from.
-func (in *input) installed(ctx context.Context, name string) (installed, error) {
-	stored, err := in.state.Get(ctx, snapshot.ClusterServiceVersions,
-		types.NamespacedName{Namespace: in.namespace, Name: name})
+func (j *judge) installed(ctx context.Context, name string) (installed, error) {
+	if name == "" {
+		return installed{}, nil
+	}
+	stored, err := j.state.Get(ctx, snapshot.ClusterServiceVersions,
+		types.NamespacedName{Namespace: j.namespace, Name: name})
 	if err != nil || stored == nil {
-		return in.stated(name), err
+		return j.stated(name), err
 	}
 	var csv struct{ Spec struct{ Version string } }
-	from := installed{name: name, version: &semver.Version{}} // which OLM takes for one without a version
-	if err := json.Unmarshal(stored, &csv); err != nil {
-		return from, err
-	}
-	if v, err := semver.ParseTolerant(csv.Spec.Version); err == nil {
-		from.version = &v
-	}
-	return from, nil
+	err = json.Unmarshal(stored, &csv)
+	version, _ := semver.ParseTolerant(csv.Spec.Version) // OLM takes one without a version for 0.0.0
+	return installed{name, &version}, err
 }

@@ -68,6 +68,7 @@ func suggest(names []string, steps []step, acceptChanges bool) (*result, error) 
 			}
 		}
 	}
+	r.warnings = slices.Compact(r.warnings)
 	return r, nil
 }
 
