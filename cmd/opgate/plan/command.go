@@ -127,7 +127,7 @@ func (o *options) offline() bool { return o.from != "" && o.catalog != "" }
 
 // run returns the path.
 func (o *options) run(ctx context.Context, stdin io.Reader, stderr io.Writer) (*Result, error) {
-	r := &Result{Package: o.pkg, Catalog: o.catalog, Steps: []*step{}, Notes: []string{}}
+	r := &Result{Package: o.pkg, Catalog: o.catalog, Notes: []string{}}
 	state, err := o.readState(ctx, r, stdin, stderr)
 	if err != nil {
 		return nil, err
@@ -155,15 +155,12 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stderr io.Writer) (*
 	}
 	j.before = sub.Status.InstalledCSV
 	j.begin()
-	hops, end := j.path(from, sub.Spec.Channel, sub.Spec.StartingCSV)
-	for _, h := range hops {
-		s, err := j.step(ctx, h)
-		if err != nil {
+	r.Steps, r.End = j.path(from, sub.Spec.Channel, sub.Spec.StartingCSV)
+	for _, s := range r.Steps {
+		if err := j.judge(ctx, s); err != nil {
 			return nil, err
 		}
-		r.Steps = append(r.Steps, s)
 	}
-	r.End = end
 	return r, nil
 }
 

@@ -29,9 +29,15 @@ import (
 	"github.com/opgate/opgate/snapshot/contents"
 )
 
-// step is a hop with what the gate decides on its InstallPlan, and what the catalog has of the version.
+// step is a version on a path, with what the gate decides on its InstallPlan, and what the catalog has of it.
 type step struct {
-	hop
+	CSV     string `json:"csv"`
+	Version string `json:"version"`
+	Channel string `json:"channel"`
+	From    string `json:"from"`
+	// Edge is replaces, skips, skipRange or install.
+	Edge      string `json:"edge"`
+	SkipRange string `json:"skipRange,omitempty"`
 	// Plan is an InstallPlan that waits for it, as namespace/name.
 	Plan        string           `json:"plan,omitempty"`
 	Decision    string           `json:"decision"`
@@ -137,21 +143,21 @@ const madeUID = "opgate-plan-"
 
 func isMade(plan *olm.InstallPlan) bool { return strings.HasPrefix(plan.Metadata.UID, madeUID) }
 
-// step judges a hop.
-func (j *judge) step(ctx context.Context, h hop) (*step, error) {
-	b := j.bundle(h.CSV)
-	s := &step{hop: h, Image: b.Image, Deprecated: []deprecation{}, Changes: []change.Difference{}, By: []string{},
-		Warnings: []string{}, Disposition: verdict.Ungoverned.String()}
+// judge judges a step.
+func (j *judge) judge(ctx context.Context, s *step) error {
+	b := j.bundle(s.CSV)
+	s.Image, s.Deprecated, s.Changes, s.By, s.Warnings = b.Image, []deprecation{}, []change.Difference{}, []string{}, []string{}
+	s.Disposition = verdict.Ungoverned.String()
 	s.MinKubeVersion, s.MaxOpenShiftVersion = j.platforms(b)
-	d, _ := j.Deprecations(h.CSV, []string{h.Channel})
+	d, _ := j.Deprecations(s.CSV, []string{s.Channel})
 	for _, of := range []deprecation{{"version", d.Version}, {"channel", d.Channel}, {"package", d.Package}} {
 		if of.Message != "" {
 			s.Deprecated = append(s.Deprecated, of)
 		}
 	}
-	at, plan, err := j.planned(&h)
+	at, plan, err := j.planned(s)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	replacements := carrier.Replacements(at.Namespace(j.namespace), plan)
 	var changes *state.PlanChanges
@@ -166,11 +172,11 @@ func (j *judge) step(ctx context.Context, h hop) (*step, error) {
 		s.Warnings = append(s.Warnings, w.Message)
 	}
 	for _, o := range answer.Operators {
-		if o.CSV == h.CSV {
+		if o.CSV == s.CSV {
 			s.Disposition, s.By, s.because = o.Disposition, append(s.By, o.By...), o.Because()
 		}
 	}
-	switch set := changes.ByCSV[h.CSV]; {
+	switch set := changes.ByCSV[s.CSV]; {
 	case set == nil:
 		s.NotCompared = "its package is not known"
 	case set.Fault != "":
@@ -178,27 +184,27 @@ func (j *judge) step(ctx context.Context, h hop) (*step, error) {
 	default:
 		s.Digest, s.Changes = set.Digest(), append(s.Changes, set.Differences...)
 	}
-	return s, nil
+	return nil
 }
 
 // planned returns the plan that waits for a version, and the state in which it does: that of the cluster, or one with
 // what OLM would write.
-func (j *judge) planned(h *hop) (*snapshot.Snapshot, *olm.InstallPlan, error) {
+func (j *judge) planned(s *step) (*snapshot.Snapshot, *olm.InstallPlan, error) {
 	b := j.builder // a copy: the next step is made of the same state
 	at := b.Put(time.Time{})
-	if plan := j.waiting(at, h.CSV); plan != nil && h.From == j.before {
+	if plan := j.waiting(at, s.CSV); plan != nil && s.From == j.before {
 		return at, plan, nil
 	}
 	if old := at.Object(snapshot.ClusterServiceVersions, snapshot.InNamespace(j.namespace),
-		types.NamespacedName{Namespace: j.namespace, Name: j.before}); old != nil && h.From != j.before {
+		types.NamespacedName{Namespace: j.namespace, Name: j.before}); old != nil && s.From != j.before {
 		b.Remove(time.Time{}, old)
 	}
-	plan := j.plan(h)
-	j.subscription["status"] = map[string]any{"installedCSV": h.From, "currentCSV": h.CSV, "state": olm.StateUpgradePending,
+	plan := j.plan(s)
+	j.subscription["status"] = map[string]any{"installedCSV": s.From, "currentCSV": s.CSV, "state": olm.StateUpgradePending,
 		"installPlanRef": map[string]any{"name": plan.Name, "namespace": j.namespace}}
 	made := map[*snapshot.Kind]any{snapshot.InstallPlans: plan, snapshot.Subscriptions: j.subscription}
-	if h.From != "" && !at.Namespace(j.namespace).Installs(h.From) {
-		made[snapshot.ClusterServiceVersions] = j.csv(h.From)
+	if s.From != "" && !at.Namespace(j.namespace).Installs(s.From) {
+		made[snapshot.ClusterServiceVersions] = j.csv(s.From)
 	}
 	var decode snapshot.Reader
 	for kind, object := range made {
@@ -208,7 +214,7 @@ func (j *judge) planned(h *hop) (*snapshot.Snapshot, *olm.InstallPlan, error) {
 		}
 		at = b.Put(time.Time{}, decode.Read(kind, raw))
 	}
-	return at, j.waiting(at, h.CSV), nil
+	return at, j.waiting(at, s.CSV), nil
 }
 
 // waiting returns the plan that waits for a version; nil if none does.
@@ -234,13 +240,13 @@ func (j *judge) csv(name string) map[string]any {
 }
 
 // plan returns the InstallPlan that OLM makes for a version, before it has unpacked the bundle.
-func (j *judge) plan(h *hop) *v1alpha1.InstallPlan {
-	b := j.bundle(h.CSV)
-	return &v1alpha1.InstallPlan{ObjectMeta: j.metadata("install-" + h.CSV),
+func (j *judge) plan(s *step) *v1alpha1.InstallPlan {
+	b := j.bundle(s.CSV)
+	return &v1alpha1.InstallPlan{ObjectMeta: j.metadata("install-" + s.CSV),
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: olm.InstallPlanGVK.Kind},
-		Spec:     v1alpha1.InstallPlanSpec{ClusterServiceVersionNames: []string{h.CSV}, Approval: v1alpha1.ApprovalManual},
+		Spec:     v1alpha1.InstallPlanSpec{ClusterServiceVersionNames: []string{s.CSV}, Approval: v1alpha1.ApprovalManual},
 		Status: v1alpha1.InstallPlanStatus{Phase: v1alpha1.InstallPlanPhaseRequiresApproval, CatalogSources: []string{},
-			BundleLookups: []v1alpha1.BundleLookup{{Path: b.Image, Identifier: h.CSV, Replaces: h.From,
+			BundleLookups: []v1alpha1.BundleLookup{{Path: b.Image, Identifier: s.CSV, Replaces: s.From,
 				CatalogSourceRef: &corev1.ObjectReference{Namespace: j.catalog.Namespace, Name: j.catalog.Name},
 				Properties:       propertiesOf(b)}}},
 	}

@@ -19,33 +19,23 @@ const (
 	byInstall   = "install"
 )
 
-// hop is a step of the path before it is judged.
-type hop struct {
-	CSV     string `json:"csv"`
-	Version string `json:"version"`
-	Channel string `json:"channel"`
-	From    string `json:"from"`
-	// Edge is replaces, skips, skipRange or install.
-	Edge      string `json:"edge"`
-	SkipRange string `json:"skipRange,omitempty"`
-}
-
 // path returns the steps that OLM takes from what is installed through a channel, "" for all of them, and why there is
 // no further one. OLM makes a plan for the first version in its order that follows what is installed, whatever the gate
 // decides on it. What a version needs of other operators counts as available.
-func (o *catalogPackage) path(from installed, channel, starting string) (hops []hop, end string) {
+func (o *catalogPackage) path(from installed, channel, starting string) (steps []*step, end string) {
+	steps = []*step{}
 	for seen := map[string]bool{from.name: true}; ; {
 		next, problem := o.next(from, channel, starting)
 		switch {
 		case problem != "":
-			return hops, problem
+			return steps, problem
 		case next == nil || next.CSV == from.name:
-			return hops, o.deadEnd(from, channel)
+			return steps, o.deadEnd(from, channel)
 		case seen[next.CSV]:
-			return append(hops, *next), "it goes round: " + next.CSV + " was installed before"
+			return append(steps, next), "it goes round: " + next.CSV + " was installed before"
 		}
 		seen[next.CSV] = true
-		hops, from = append(hops, *next), o.stated(next.CSV)
+		steps, from = append(steps, next), o.stated(next.CSV)
 	}
 }
 
@@ -57,7 +47,7 @@ func (o *catalogPackage) followed(channel string) []*model.Channel {
 
 // next returns the version that OLM makes a plan for, nil for none, or why OLM resolves nothing. It is what
 // getSubscriptionVariables and sortChannel do in OLM's resolver (pkg/controller/registry/resolver/resolver.go).
-func (o *catalogPackage) next(from installed, channel, starting string) (next *hop, problem string) {
+func (o *catalogPackage) next(from installed, channel, starting string) (next *step, problem string) {
 	channels := o.followed(channel)
 	if len(channels) == 0 {
 		var names []string
@@ -81,7 +71,7 @@ func (o *catalogPackage) next(from installed, channel, starting string) (next *h
 			if edge == "" || next != nil || skippedBy(c, b.Name) != "" {
 				continue
 			}
-			next = &hop{CSV: b.Name, Version: b.Version.String(), Channel: c.Name, From: from.name, Edge: edge}
+			next = &step{CSV: b.Name, Version: b.Version.String(), Channel: c.Name, From: from.name, Edge: edge}
 			if edge == bySkipRange {
 				next.SkipRange = b.SkipRange
 			}

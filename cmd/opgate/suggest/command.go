@@ -149,9 +149,9 @@ func (o *options) run(names []string, steps []step, stdout, stderr io.Writer) er
 	if o.write {
 		done = "written: "
 	}
-	for _, s := range found.suggestions {
-		fmt.Fprintln(stderr, done+s.step.title()+": "+strings.Join(s.changes, "; "))
-		_, remaining := s.step.split(o.acceptChanges)
+	for _, s := range found.steps {
+		fmt.Fprintln(stderr, done+s.title()+": "+strings.Join(s.changes, "; "))
+		_, remaining := s.split(o.acceptChanges)
 		for _, why := range remaining {
 			fmt.Fprintln(stderr, "  still held: "+why)
 		}
@@ -174,7 +174,7 @@ func (o *options) run(names []string, steps []step, stdout, stderr io.Writer) er
 			return err
 		}
 	}
-	if o.body != "" && len(found.suggestions) > 0 {
+	if o.body != "" && len(found.steps) > 0 {
 		if err := os.WriteFile(o.body, []byte(found.text(o.acceptChanges)), 0o600); err != nil {
 			return err
 		}
@@ -182,7 +182,7 @@ func (o *options) run(names []string, steps []step, stdout, stderr io.Writer) er
 	switch {
 	case len(found.faults) > 0:
 		return &cli.ExitError{Code: cli.ExitUnusable}
-	case o.exitCode && len(found.suggestions) > 0:
+	case o.exitCode && len(found.steps) > 0:
 		return &cli.ExitError{Code: exitSuggests}
 	}
 	return nil

@@ -39,6 +39,8 @@ type step struct {
 	source string
 	// reasons are what holds it.
 	reasons []verdict.Reason
+	// changes are the fields that are edited, where each is written, and what is added to it.
+	changes []string
 }
 
 func (s *step) to() *version { return &s.versions[len(s.versions)-1] }

@@ -10,18 +10,12 @@ import (
 
 // result is what is suggested for files.
 type result struct {
-	files       []*file
-	suggestions []suggestion
+	files []*file
+	// steps are those that are opened.
+	steps []*step
 	// faults are why policies cannot be edited for which a step may wait, warnings are of those that are in no file, or
 	// that no step needs.
 	faults, warnings []string
-}
-
-// suggestion is an edit of a policy that opens a step.
-type suggestion struct {
-	step *step
-	// changes are the fields, where each is written, and what is added to it.
-	changes []string
 }
 
 // suggest edits files so that their policies allow steps. Of several steps of a package in a namespace the first one
@@ -58,6 +52,9 @@ func suggest(names []string, steps []step, acceptChanges bool) (*result, error) 
 		for _, name := range policies {
 			r.edit(name, s, acceptChanges)
 		}
+		if len(s.changes) > 0 {
+			r.steps = append(r.steps, s)
+		}
 	}
 	for _, f := range files {
 		for _, fault := range f.faults {
@@ -82,7 +79,6 @@ func (r *result) policies() (all []*policy) {
 
 // edit edits the fields of one policy. What cannot be edited is a fault.
 func (r *result) edit(name string, s *step, acceptChanges bool) {
-	var changes []string
 	for _, e := range edits {
 		if e.field == consent && !acceptChanges {
 			continue
@@ -93,15 +89,12 @@ func (r *result) edit(name string, s *step, acceptChanges bool) {
 			if change, err = e.edit(at, s); err != nil {
 				err = fmt.Errorf("%s: spec.%s %w", at.place(), e.field, err)
 			} else if change != "" {
-				changes = append(changes, at.place()+": "+change)
+				s.changes = append(s.changes, at.place()+": "+change)
 			}
 		}
 		if err != nil {
 			r.faults = append(r.faults, err.Error())
 		}
-	}
-	if len(changes) > 0 {
-		r.suggestions = append(r.suggestions, suggestion{s, changes})
 	}
 }
 
@@ -131,18 +124,18 @@ func (r *result) find(s *step, name, field string) (*policy, error) {
 // text returns the text of a pull request, as Markdown. What catalogs have written is code in it.
 func (r *result) text(acceptChanges bool) string {
 	var b strings.Builder
-	for _, s := range r.suggestions {
-		fmt.Fprintf(&b, "### %s\n\n", s.step.title())
+	for _, s := range r.steps {
+		fmt.Fprintf(&b, "### %s\n\n", s.title())
 		for _, change := range s.changes {
 			fmt.Fprintf(&b, "- %s\n", change)
 		}
-		fmt.Fprintf(&b, "- it lets %s pass\n", text.Escape(s.step.source))
-		for _, v := range s.step.versions {
+		fmt.Fprintf(&b, "- it lets %s pass\n", text.Escape(s.source))
+		for _, v := range s.versions {
 			if v.digest != "" {
 				fmt.Fprintf(&b, "- bundle image of %s: %s\n", text.Name(v.csv), v.digest)
 			}
 		}
-		accepted, remaining := s.step.split(acceptChanges)
+		accepted, remaining := s.split(acceptChanges)
 		for _, message := range accepted {
 			fmt.Fprintf(&b, "- accepted:\n\n      %s\n", message)
 		}
