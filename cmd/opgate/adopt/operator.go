@@ -102,7 +102,7 @@ func (o *options) governed(ns *state.Namespace, pkg string) string {
 	return ""
 }
 
-// remark says what the policy of an operator does not express.
+// remark adds what the policy of an operator does not express.
 func (o *options) remark(in *installed, op *operator) {
 	name, spec := text.Name(op.subscription.Metadata.Name), &op.subscription.Spec
 	switch {

@@ -136,22 +136,14 @@ func TestPath(t *testing.T) {
 
 // TestOrder: what opm would not serve of a directory, an older catalog may.
 func TestOrder(t *testing.T) {
-	for name, c := range map[string]struct {
-		bundles []*model.Bundle
-		want    string
-	}{
-		"two heads": {[]*model.Bundle{{Name: "v3", Replaces: "v1"}, {Name: "v2", Replaces: "v1"}, {Name: "v1"}},
-			"multiple channel heads found in graph: v2, v3"},
-		"a circle": {[]*model.Bundle{{Name: "v3", Replaces: "v2"}, {Name: "v2", Replaces: "v1"}, {Name: "v1", Replaces: "v2"}},
-			"what v3 replaces goes round"},
+	for want, bundles := range map[string]map[string]*model.Bundle{
+		"multiple channel heads found in graph: v2, v3": {"v3": {Name: "v3", Replaces: "v1"}, "v2": {Name: "v2", Replaces: "v1"}, "v1": {Name: "v1"}},
+		"what v3 replaces goes round": {"v3": {Name: "v3", Replaces: "v2"}, "v2": {Name: "v2", Replaces: "v1"},
+			"v1": {Name: "v1", Replaces: "v2"}},
 	} {
-		channel := &model.Channel{Name: "stable", Bundles: map[string]*model.Bundle{}}
-		for _, b := range c.bundles {
-			channel.Bundles[b.Name] = b
-		}
-		_, got := order(channel)
-		if want := "OLM does not order channel stable, and makes no plan in the namespace: " + c.want; got != want {
-			t.Errorf("%s: got %q, want %q", name, got, want)
+		_, got := order(&model.Channel{Name: "stable", Bundles: bundles})
+		if want := "OLM does not order channel stable, and makes no plan in the namespace: " + want; got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }
