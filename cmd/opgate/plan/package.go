@@ -26,15 +26,9 @@ func newPackage(p *model.Package) *catalogPackage {
 	o := &catalogPackage{Package: &catalog.Package{Name: p.Name, DefaultChannel: p.DefaultChannel.Name,
 		Deprecation: message(p.Deprecation)}}
 	names := slices.Sorted(maps.Keys(p.Channels))
-	slices.SortStableFunc(names, func(a, b string) int {
-		switch o.DefaultChannel {
-		case a:
-			return -1
-		case b:
-			return 1
-		}
-		return 0
-	})
+	if i := slices.Index(names, o.DefaultChannel); i > 0 {
+		names = slices.Insert(slices.Delete(names, i, i+1), 0, o.DefaultChannel)
+	}
 	for _, name := range names {
 		c := p.Channels[name]
 		o.channels = append(o.channels, c)

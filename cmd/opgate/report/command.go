@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/cluster"
@@ -129,24 +129,19 @@ func (o *options) namespace() string { return o.kubeconfig.Overrides.Context.Nam
 // read reads the clusters; one that cannot be read has an error.
 func (o *options) read(ctx context.Context, stdin io.Reader, stderr io.Writer, now time.Time) *report {
 	r := &report{Generated: now, Clusters: o.clusters(), Operators: []*operator{}}
-	found, tokens := make([][]*operator, len(r.Clusters)), make(chan struct{}, maxClusters)
+	found, workers := make([][]*operator, len(r.Clusters)), maxClusters
 	if len(o.files) > 0 {
-		tokens = make(chan struct{}, 1) // notes on files are printed as these are read
+		workers = 1 // notes on files are printed as these are read
 	}
-	var reading sync.WaitGroup
-	for i, c := range r.Clusters {
-		reading.Go(func() {
-			tokens <- struct{}{}
-			defer func() { <-tokens }()
-			state, err := c.Read(ctx, cluster.Options{}, stdin, stderr)
-			if err != nil {
-				c.Error = err.Error()
-				return
-			}
-			c.Notes, found[i] = state.Notes, operators(state.Snapshot, c.Name, o.namespace(), now)
-		})
-	}
-	reading.Wait()
+	workqueue.ParallelizeUntil(ctx, workers, len(r.Clusters), func(i int) {
+		c := r.Clusters[i]
+		state, err := c.Read(ctx, cluster.Options{}, stdin, stderr)
+		if err != nil {
+			c.Error = err.Error()
+			return
+		}
+		c.Notes, found[i] = state.Notes, operators(state.Snapshot, c.Name, o.namespace(), now)
+	})
 	r.Operators = append(r.Operators, slices.Concat(found...)...)
 	return r
 }
