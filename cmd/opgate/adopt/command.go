@@ -23,13 +23,14 @@ const self cli.Name = "adopt"
 // exitDrift is for policies that do not describe what is installed.
 const exitDrift = 1
 
-const long = `Write OperatorPolicies for the operators that are installed, on a cluster or in files with what "kubectl get" prints: package,
-namespace, catalog, channel and version of each, so that a policy allows what is there and nothing else. They are for git:
-with -o one file for each namespace and a kustomization, else all on standard output. Nothing is written to the cluster;
-what applying the policies will write is printed before. What a policy cannot express of an operator is a comment in the
-file, and a line on standard error.
+const long = `Write OperatorPolicies for the operators that are installed, on a cluster or in files with what "kubectl get" prints:
+package, namespace, catalog, channel and version of each, so that a policy allows what is there and nothing else. They
+are for git: with -o one file for each namespace and a kustomization, else all on standard output. Nothing is written to
+the cluster; what applying the policies will write is printed before. What a policy cannot express of an operator is a
+comment in the file, and a line on standard error.
 
-With --check nothing is written: what is installed and not in the policies of a directory, or not as they say, is printed.
+With --check nothing is written: what is installed and not in the policies of a directory, or not as they say, is
+printed.
 
 Exit codes:
   0  the policies were written; with --check, they describe what is installed
@@ -94,7 +95,8 @@ func Command(now func() time.Time) *cobra.Command {
 	o.RegisterNamespace(cmd)
 	flags.StringVarP(&o.selector, "selector", "l", "", "label selector of Subscriptions (default: all)")
 	cli.FilesVar(flags, &o.Files)
-	o.as, o.action, o.approve, o.pin = string(policyv1beta2.MayHave), string(policyv1beta2.Inform), ifRequested, pinExact
+	o.as, o.action = string(policyv1beta2.MayHave), string(policyv1beta2.Inform)
+	o.approve, o.pin = ifRequested, pinExact
 	cli.ChoiceVar(cmd, &o.as, "as", "", "spec.complianceType: mayhave or musthave", o.as, string(policyv1beta2.MustHave))
 	cli.ChoiceVar(cmd, &o.action, "remediation-action", "", "spec.remediationAction: inform or enforce", o.action,
 		string(policyv1beta2.Enforce))

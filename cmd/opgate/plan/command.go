@@ -46,8 +46,8 @@ const long = `Show the path of an operator: the versions that OLM installs one a
 channel, with what the gate decides on each, and why there is no further one. Nothing is written. What is refused is not
 passed by: the path waits there. What a version needs of other operators counts as available.
 
-The catalog is a file-based catalog or the OCI layout of a catalog image, else the CatalogSource of the Subscription: its
-address, or its pod, by a forwarded port. That needs the rights to get the CatalogSource, to list pods, and to create
+The catalog is a file-based catalog or the OCI layout of a catalog image, else the CatalogSource of the Subscription:
+its address, or its pod, by a forwarded port. That needs the rights to get the CatalogSource, to list pods, and to create
 pods/portforward in its namespace; ClusterRole opgate-reader grants what else is read. Policies of -p count in place of
 those of the same name on the cluster. With --catalog and --from no cluster is read.
 

@@ -146,8 +146,8 @@ func isMade(plan *olm.InstallPlan) bool { return strings.HasPrefix(plan.Metadata
 // judge judges a step.
 func (j *judge) judge(ctx context.Context, s *step) error {
 	b := j.bundle(s.CSV)
-	s.Image, s.Deprecated, s.Changes, s.By, s.Warnings = b.Image, []deprecation{}, []change.Difference{}, []string{}, []string{}
-	s.Disposition = verdict.Ungoverned.String()
+	s.Image, s.Disposition, s.By, s.Warnings = b.Image, verdict.Ungoverned.String(), []string{}, []string{}
+	s.Deprecated, s.Changes = []deprecation{}, []change.Difference{}
 	s.MinKubeVersion, s.MaxOpenShiftVersion = j.platforms(b)
 	d, _ := j.Deprecations(s.CSV, []string{s.Channel})
 	for _, of := range []deprecation{{"version", d.Version}, {"channel", d.Channel}, {"package", d.Package}} {

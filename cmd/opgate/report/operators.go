@@ -101,7 +101,9 @@ func newOperator(cluster string, ns *state.Namespace, pkg string) *operator {
 }
 
 // wait adds a plan to the operators that it upgrades, and an operator for each that it installs first.
-func wait(found []*operator, cluster string, c *inspect.Cluster, ns *state.Namespace, plan *olm.InstallPlan) []*operator {
+func wait(
+	found []*operator, cluster string, c *inspect.Cluster, ns *state.Namespace, plan *olm.InstallPlan,
+) []*operator {
 	answer := c.JudgePlan(plan)
 	for _, r := range carrier.Replacements(ns, plan) {
 		if ns.Installs(r.CSV) {

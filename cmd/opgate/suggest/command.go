@@ -34,8 +34,8 @@ kustomizations. The output is a diff that "git apply" takes in the same director
 What a template, an anchor or another program makes cannot be edited in place: it is named, and all else is suggested.
 
 The plans are those of a cluster or of files. With --path what "opgate plan -o json" prints takes their place, and --to
-says how far along it: the next version, all patches of the installed minor version, or the newest. spec.consent is edited
-only with --accept-changes, which adds the digests of the changes that it holds: review them first ("opgate diff").
+says how far along it: the next version, all patches of the installed minor version, or the newest. spec.consent is
+edited only with --accept-changes, which adds the digests of the changes that it holds: review them first ("opgate diff").
 
 Exit codes:
   0  what is suggested was printed or written, or there is nothing
