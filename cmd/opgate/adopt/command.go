@@ -128,8 +128,6 @@ func (o *options) validate() error {
 		return self.Usage("--digests is for --pin %s: a range names no bundle", pinExact)
 	case o.check != "" && (o.output != "" || o.force):
 		return self.Usage("--check writes nothing: leave out -o and --force")
-	case o.force && o.output == "":
-		return self.Usage("--force is for -o, which is missing")
 	}
 	if err := self.CheckFiles(o.Files); err != nil {
 		return err

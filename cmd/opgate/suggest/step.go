@@ -165,10 +165,7 @@ func readPath(name string, stdin io.Reader, to string) ([]step, error) {
 
 // samePatches reports whether two versions have the same major and minor numbers.
 func samePatches(a, b string) bool {
-	from, err := semver.Parse(a)
-	if err != nil {
-		return false
-	}
+	from, unread := semver.Parse(a)
 	to, err := semver.Parse(b)
-	return err == nil && from.Major == to.Major && from.Minor == to.Minor
+	return unread == nil && err == nil && from.Major == to.Major && from.Minor == to.Minor
 }
