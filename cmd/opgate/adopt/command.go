@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,19 +23,14 @@ const self cli.Name = "adopt"
 // exitDrift is for policies that do not describe what is installed.
 const exitDrift = 1
 
-const long = `Write OperatorPolicies for the operators that are installed: package, namespace, catalog, channel and version of each, so that
-a policy allows what is there and nothing else. They are for git: with -o one file for each namespace and a kustomization,
-else all on standard output. Nothing is written to the cluster; what applying the policies will write is printed before.
-A second run gives them the same names. What a policy cannot express of an operator is a comment in the file, and a line
-on standard error.
+const long = `Write OperatorPolicies for the operators that are installed, on a cluster or in files with what "kubectl get" prints:
+package, namespace, catalog, channel and version of each, so that a policy allows what is there and nothing else. They
+are for git: with -o one file for each namespace and a kustomization, else all on standard output. Nothing is written to
+the cluster; what applying the policies will write is printed before. What a policy cannot express of an operator is a
+comment in the file, and a line on standard error.
 
-What is installed is read from the cluster of the current context, in the namespace of -n or the context, or from files
-with what "kubectl get subscriptions.operators.coreos.com,csv,installplans -o yaml" prints.
-
---pin patch and --pin minor write a range in place of the exact version: later versions with the same minor or major
-number are allowed too. A version that is not in such a range, or not known, is listed by its name.
-
-With --check nothing is written: what is installed and not in the policies of a directory, or not as they say, is printed.
+With --check nothing is written: what is installed and not in the policies of a directory, or not as they say, is
+printed.
 
 Exit codes:
   0  the policies were written; with --check, they describe what is installed
@@ -49,9 +43,6 @@ const example = `  # everything on a cluster, as policies that only report
   # one team's operators, with the digests of their bundles, and only these from then on
   opgate adopt -n shop --digests --remediation-action enforce -o policies/
 
-  # from what was exported, with upgrades to later patches allowed
-  opgate adopt -f cluster.yaml --pin patch
-
   # in a pipeline: is the cluster still as the policies in git say?
   opgate adopt -A --check policies/`
 
@@ -62,13 +53,10 @@ const (
 	pinMinor = "minor"
 )
 
-// The values of --as and --remediation-action, the default first.
-var (
-	complianceTypes = []string{string(policyv1beta2.MayHave), string(policyv1beta2.MustHave)}
-	actions         = []string{string(policyv1beta2.Inform), string(policyv1beta2.Enforce)}
-	pins            = []string{pinExact, pinPatch, pinMinor}
-	// approvals are the values of --approve, each the default of the compliance type at the same place.
-	approvals = []string{"IfRequested", "IfAllowed"}
+// The values of --approve, which are the defaults of mayhave and of musthave.
+const (
+	ifRequested = string(policyv1beta2.PlanApprovalIfRequested)
+	ifAllowed   = string(policyv1beta2.PlanApprovalIfAllowed)
 )
 
 // options are the flags.
@@ -94,12 +82,7 @@ func Command(now func() time.Time) *cobra.Command {
 		Short:   "Write policies for the operators that are installed",
 		Long:    long,
 		Example: example,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return self.Usage("unexpected argument %s: name files by -f, and a namespace by -n", text.Quote(args[0]))
-			}
-			return nil
-		},
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
 				return err
@@ -112,50 +95,39 @@ func Command(now func() time.Time) *cobra.Command {
 	o.RegisterNamespace(cmd)
 	flags.StringVarP(&o.selector, "selector", "l", "", "label selector of Subscriptions (default: all)")
 	cli.FilesVar(flags, &o.Files)
-	flags.StringVar(&o.as, "as", complianceTypes[0], "spec.complianceType: "+cli.Alternatives(complianceTypes))
-	flags.StringVar(&o.action, "remediation-action", actions[0], "spec.remediationAction: "+cli.Alternatives(actions))
-	flags.StringVar(&o.approve, "approve", approvals[0],
-		"spec.planApproval, with enforce: plans to approve, "+cli.Alternatives(approvals))
-	flags.StringVar(&o.pin, "pin", pinExact, "versions to allow: "+cli.Alternatives(pins))
+	o.as, o.action = string(policyv1beta2.MayHave), string(policyv1beta2.Inform)
+	o.approve, o.pin = ifRequested, pinExact
+	cli.ChoiceVar(cmd, &o.as, "as", "", "spec.complianceType: mayhave or musthave", o.as, string(policyv1beta2.MustHave))
+	cli.ChoiceVar(cmd, &o.action, "remediation-action", "", "spec.remediationAction: inform or enforce", o.action,
+		string(policyv1beta2.Enforce))
+	cli.ChoiceVar(cmd, &o.approve, "approve", "",
+		"spec.planApproval, with enforce: plans to approve, IfRequested or IfAllowed", o.approve, ifAllowed)
+	cli.ChoiceVar(cmd, &o.pin, "pin", "", "versions to allow: exact, patch or minor", o.pin, pinPatch, pinMinor)
 	flags.BoolVar(&o.digests, "digests", false, "list versions with the digests of their bundle images")
 	flags.StringVar(&o.policies, "policies", "policies", "namespace of the policies")
 	flags.StringVarP(&o.output, "output-dir", "o", "", "directory to write to (default: standard output)")
 	flags.BoolVar(&o.force, "force", false, "overwrite files in the directory")
 	flags.StringVar(&o.check, "check", "", "directory with policies to compare with what is installed")
 	o.Register(cmd)
-	for flag, values := range map[string][]string{"as": complianceTypes, "remediation-action": actions,
-		"approve": approvals, "pin": pins} {
-		cli.Complete(cmd, flag, values)
-	}
 	return cmd
 }
 
+func (o *options) enforces() bool { return o.action == string(policyv1beta2.Enforce) }
+
 // validate checks the command line.
 func (o *options) validate() error {
-	for _, f := range []struct {
-		name, value string
-		known       []string
-	}{{"as", o.as, complianceTypes}, {"remediation-action", o.action, actions},
-		{"approve", o.approve, approvals}, {"pin", o.pin, pins}} {
-		if !slices.Contains(f.known, f.value) {
-			return self.Usage("unknown --%s %s: use %s", f.name, text.Quote(f.value), cli.Alternatives(f.known))
-		}
-	}
 	if _, err := labels.Parse(o.selector); err != nil {
 		return self.Usage("-l %s: %s", text.Quote(o.selector), text.Escape(err.Error()))
 	}
 	switch {
 	case o.All && o.Overrides.Context.Namespace != "":
 		return self.Usage(cli.AllOrOne)
-	case o.approve != approvals[0] && o.action == actions[0]:
-		return self.Usage("--approve %s is for --remediation-action %s: a policy that informs approves no plan", o.approve,
-			actions[1])
+	case o.approve != ifRequested && !o.enforces():
+		return self.Usage("--approve %s is for --remediation-action enforce: a policy that informs approves no plan", o.approve)
 	case o.digests && o.pin != pinExact:
 		return self.Usage("--digests is for --pin %s: a range names no bundle", pinExact)
 	case o.check != "" && (o.output != "" || o.force):
 		return self.Usage("--check writes nothing: leave out -o and --force")
-	case o.force && o.output == "":
-		return self.Usage("--force is for -o, which is missing")
 	}
 	if err := self.CheckFiles(o.Files); err != nil {
 		return err

@@ -14,15 +14,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/bundle"
-	"github.com/opgate/opgate/rules/operatorpolicy"
 )
-
-// written is a policy of the directory.
-type written struct {
-	*operatorpolicy.Policy
-	place string
-	found bool
-}
 
 // compare prints how the policies of the directory differ from what is installed: a policy may allow more than that.
 func (o *options) compare(found []*installed, scope string, stdout, stderr io.Writer, now time.Time) error {
@@ -30,15 +22,7 @@ func (o *options) compare(found []*installed, scope string, stdout, stderr io.Wr
 	if err != nil {
 		return err
 	}
-	policies := map[string]*written{}
-	for _, object := range unit.Objects {
-		if policy, ok := object.Value.(*policyv1beta2.OperatorPolicy); ok {
-			if p := rules.NewOperatorPolicy(policy); !p.MustNotHave && p.Package != "" {
-				policies[p.TargetNamespace+"/"+p.Package] = &written{Policy: p, place: object.Short()}
-			}
-		}
-	}
-	var lines []string
+	operators := map[string]*operator{}
 	for _, in := range found {
 		for _, what := range in.unsaid {
 			if o.selector == "" {
@@ -46,13 +30,49 @@ func (o *options) compare(found []*installed, scope string, stdout, stderr io.Wr
 			}
 		}
 		for i := range in.operators {
-			op := &in.operators[i]
-			lines = append(lines, policies[in.namespace+"/"+op.pkg].differences(in.namespace, op, now)...)
+			operators[in.namespace+"/"+in.operators[i].pkg] = &in.operators[i]
 		}
 	}
-	for key, p := range policies {
-		if !p.found && o.selector == "" && (scope == "" || scope == p.TargetNamespace) {
-			lines = append(lines, fmt.Sprintf("%s: nothing is installed of it (%s)", text.Escape(key), p.place))
+	var lines []string
+	described := map[string]bool{}
+	for _, object := range unit.Objects {
+		policy, ok := object.Value.(*policyv1beta2.OperatorPolicy)
+		if !ok {
+			continue
+		}
+		p := rules.NewOperatorPolicy(policy)
+		key := p.TargetNamespace + "/" + p.Package
+		differs := func(format string, args ...any) {
+			lines = append(lines, text.Escape(key)+": "+fmt.Sprintf(format, args...)+" ("+object.Short()+")")
+		}
+		op := operators[key]
+		switch {
+		case p.MustNotHave || p.Package == "":
+			continue
+		case op == nil && o.selector == "" && (scope == "" || scope == p.TargetNamespace):
+			differs("nothing is installed of it")
+		}
+		if described[key] = true; op == nil {
+			continue
+		}
+		if ok, accepted := bundle.Covers(p, op.csv, op.version, now); !ok {
+			differs("%s is installed, and %s", text.Name(op.csv), accepted)
+		}
+		spec := &op.subscription.Spec
+		for _, f := range []struct{ name, is, want string }{
+			{"channel", spec.Channel, p.Channel},
+			{"source", spec.Source, p.Catalog.Name},
+			{"sourceNamespace", spec.SourceNamespace, p.Catalog.Namespace},
+		} {
+			if f.is != f.want && f.want != "" {
+				differs("Subscription %s has spec.%s %s, and the policy %s", text.Name(op.subscription.Metadata.Name), f.name,
+					cmp.Or(text.Name(f.is), "(none)"), text.Name(f.want))
+			}
+		}
+	}
+	for key, op := range operators {
+		if !described[key] {
+			lines = append(lines, fmt.Sprintf("%s: %s is installed, and no policy names it", text.Escape(key), text.Name(op.csv)))
 		}
 	}
 	slices.Sort(lines)
@@ -65,28 +85,4 @@ func (o *options) compare(found []*installed, scope string, stdout, stderr io.Wr
 		return &cli.ExitError{Code: exitDrift}
 	}
 	return nil
-}
-
-// differences returns how an operator differs from its policy; nil is none.
-func (w *written) differences(namespace string, op *operator, now time.Time) (lines []string) {
-	key := text.Name(namespace) + "/" + text.Name(op.pkg)
-	if w == nil {
-		return []string{fmt.Sprintf("%s: %s is installed, and no policy names it", key, text.Name(op.csv))}
-	}
-	w.found = true
-	if ok, accepted := bundle.Covers(w.Policy, op.csv, op.version, now); !ok {
-		lines = append(lines, fmt.Sprintf("%s: %s is installed, and %s (%s)", key, text.Name(op.csv), accepted, w.place))
-	}
-	spec := &op.subscription.Spec
-	for _, f := range []struct{ name, is, want string }{
-		{"channel", spec.Channel, w.Channel},
-		{"source", spec.Source, w.Catalog.Name},
-		{"sourceNamespace", spec.SourceNamespace, w.Catalog.Namespace},
-	} {
-		if f.is != f.want && f.want != "" {
-			lines = append(lines, fmt.Sprintf("%s: Subscription %s has spec.%s %s, and the policy %s (%s)", key,
-				text.Name(op.subscription.Metadata.Name), f.name, cmp.Or(text.Name(f.is), "(none)"), text.Name(f.want), w.place))
-		}
-	}
-	return lines
 }

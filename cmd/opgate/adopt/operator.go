@@ -58,11 +58,12 @@ func (o *options) read(ctx context.Context, stdin io.Reader, stderr io.Writer) (
 
 // collect finds the operators in a namespace.
 func (o *options) collect(ns *state.Namespace) *installed {
-	in, subscribed := &installed{namespace: ns.Name()}, map[string]bool{}
-	replaced := map[string]bool{} // packages of which another version may be there until OLM has removed it
+	in, subscribed, replaced := &installed{namespace: ns.Name()}, map[string]bool{}, map[string]bool{}
 	for _, s := range ns.Subscriptions() {
 		csv, pkg, name := s.Status.InstalledCSV, s.Spec.Package, text.Name(s.Metadata.Name)
-		subscribed[csv], replaced[pkg] = true, replaced[pkg] || csv != ""
+		if csv != "" { // another version may be there until OLM has removed it
+			subscribed[csv], replaced[pkg] = true, true
+		}
 		switch {
 		case csv == "":
 			in.say("Subscription %s has installed nothing yet, so there is no version to allow", name)
@@ -73,11 +74,18 @@ func (o *options) collect(ns *state.Namespace) *installed {
 		case o.check == "" && o.governed(ns, pkg) != "":
 			in.say("package %s has a policy already, %s", text.Name(pkg), o.governed(ns, pkg))
 		default:
-			o.add(in, ns, s)
+			op := operator{pkg: pkg, csv: csv, subscription: s, digest: digestOf(ns, csv)}
+			if i := slices.IndexFunc(ns.Installed(), func(c state.Installed) bool { return c.Name == csv }); i >= 0 {
+				op.version = ns.Installed()[i].Version
+			}
+			in.operators = append(in.operators, op)
+			if o.check == "" {
+				o.remark(in, &op)
+			}
 		}
 	}
-	for i := range ns.Installed() {
-		if csv := &ns.Installed()[i]; !subscribed[csv.Name] && !replaced[csv.Package] && o.selector == "" {
+	for _, csv := range ns.Installed() {
+		if !subscribed[csv.Name] && !replaced[csv.Package] && o.selector == "" {
 			in.say("%s has no Subscription, so it has neither a channel nor a catalog", text.Name(csv.Name))
 		}
 	}
@@ -94,20 +102,9 @@ func (o *options) governed(ns *state.Namespace, pkg string) string {
 	return ""
 }
 
-// add adds what a Subscription has installed, and what a policy does not express of it.
-func (o *options) add(in *installed, ns *state.Namespace, s *olm.Subscription) {
-	op := operator{pkg: s.Spec.Package, csv: s.Status.InstalledCSV, subscription: s,
-		digest: digestOf(ns, s.Status.InstalledCSV)}
-	for i := range ns.Installed() {
-		if c := &ns.Installed()[i]; c.Name == op.csv {
-			op.version = c.Version
-		}
-	}
-	in.operators = append(in.operators, op)
-	if o.check != "" {
-		return
-	}
-	name := text.Name(s.Metadata.Name)
+// remark adds what the policy of an operator does not express.
+func (o *options) remark(in *installed, op *operator) {
+	name, spec := text.Name(op.subscription.Metadata.Name), &op.subscription.Spec
 	switch {
 	case o.digests && op.digest == "":
 		in.say("the digest of %s is not known, since no InstallPlan has it: the policy lists the name", text.Name(op.csv))
@@ -115,14 +112,14 @@ func (o *options) add(in *installed, ns *state.Namespace, s *olm.Subscription) {
 		in.say("version %s of %s is in no range for --pin %s: the policy lists the name",
 			text.Quote(op.version), text.Name(op.csv), o.pin)
 	}
-	if s.Spec.Channel == "" {
+	if spec.Channel == "" {
 		in.say("Subscription %s names no channel, so that the default one of the package is followed, whatever that is", name)
 	}
-	if start := s.Spec.StartingCSV; start != "" && start != op.csv {
+	if start := spec.StartingCSV; start != "" && start != op.csv {
 		in.say("Subscription %s starts with %s, which is no longer installed: created again, it is refused", name,
 			text.Name(start))
 	}
-	if _, fault := s.Spec.Config.Reserved(); fault != "" {
+	if _, fault := spec.Config.Reserved(); fault != "" {
 		in.say("spec.config of Subscription %s cannot be read: %s", name, text.Escape(fault))
 	}
 }

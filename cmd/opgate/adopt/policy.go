@@ -2,7 +2,6 @@ package adopt
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/blang/semver/v4"
@@ -68,8 +67,8 @@ func (o *options) policy(namespace string, op *operator) string {
 			spec.Versions[0] += "@" + op.digest
 		}
 	}
-	if o.action != actions[0] && slices.Index(approvals, o.approve) != slices.Index(complianceTypes, o.as) {
-		spec.PlanApproval = policyv1beta2.PlanApproval(o.approve) // it is not the default
+	if approve := policyv1beta2.PlanApproval(o.approve); o.enforces() && approve != spec.EffectivePlanApproval() {
+		spec.PlanApproval = approve
 	}
 	written, err := yaml.Marshal(&policy)
 	if err != nil {
@@ -113,18 +112,18 @@ func (o *options) effect(found []*installed) string {
 			namespaces = append(namespaces, in.namespace)
 		}
 	}
-	these := "applying " + text.Count(n, "policy") + " writes "
-	if o.action == actions[0] {
-		return these + "status, and nothing of OLM's: the next upgrade is reported"
+	effect := "applying " + text.Count(n, "policy") + " writes "
+	if !o.enforces() {
+		return effect + "status, and nothing of OLM's: the next upgrade is reported"
 	}
-	what := "spec.installPlanApproval: Manual, with annotation " + metakey.RequestedApproval +
+	effect += "spec.installPlanApproval: Manual, with annotation " + metakey.RequestedApproval +
 		", of the Subscriptions that are Automatic in " + text.Names(namespaces, 5)
 	if o.as == string(policyv1beta2.MustHave) {
-		what += ", the label and the annotation of the Subscriptions that name the policy"
+		effect += ", the label and the annotation of the Subscriptions that name the policy"
 	}
-	what += ", and records and status of Opgate, and nothing else of OLM's: the next upgrade that they do not allow waits"
-	if o.approve != approvals[0] {
-		what += "; what they allow is approved whatever Subscriptions ask for"
+	effect += ", and records and status of Opgate, and nothing else of OLM's: the next upgrade that they do not allow waits"
+	if o.approve == ifAllowed {
+		effect += "; what they allow is approved whatever Subscriptions ask for"
 	}
-	return these + what
+	return effect
 }

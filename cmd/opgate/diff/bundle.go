@@ -16,7 +16,7 @@ import (
 
 // compareBundles compares two bundles of one package; before is nil for a first installation.
 func compareBundles(before, after *declcfg.Bundle) (*result, error) {
-	is, err := contentsOf(after)
+	is, err := ContentsOf(after)
 	if err != nil {
 		return nil, err
 	}
@@ -26,7 +26,7 @@ func compareBundles(before, after *declcfg.Bundle) (*result, error) {
 			return nil, fmt.Errorf("%s is of package %s, and %s is of package %s: no version replaces one of another package",
 				text.Name(before.Name), text.Name(before.Package), text.Name(after.Name), text.Name(after.Package))
 		}
-		if was, err = contentsOf(before); err != nil {
+		if was, err = ContentsOf(before); err != nil {
 			return nil, err
 		}
 		from = before.Name
@@ -36,8 +36,8 @@ func compareBundles(before, after *declcfg.Bundle) (*result, error) {
 	return r, nil
 }
 
-// contentsOf returns what is compared of a bundle: the manifests and the properties that a catalog has of it.
-func contentsOf(b *declcfg.Bundle) (*change.Contents, error) {
+// ContentsOf returns what is compared of a bundle: the manifests and the properties that a catalog has of it.
+func ContentsOf(b *declcfg.Bundle) (*change.Contents, error) {
 	var objects []json.RawMessage
 	kept := []property.Property{}
 	for i, p := range b.Properties {

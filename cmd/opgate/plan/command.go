@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -32,32 +31,25 @@ const self cli.Name = "plan"
 
 // options are the flags.
 type options struct {
-	pkg             string
-	catalog         string
-	from, channel   string
-	files, policies []string
-	output          string
-	kubeconfig      cli.Kubeconfig
-	now             time.Time
+	pkg           string
+	catalog       string
+	from, channel string
+	policies      []string
+	output        string
+	kubeconfig    cli.Kubeconfig
+	now           time.Time
 	// read counts what is read of the catalog.
 	read func(n int)
 }
 
 const long = `Show the path of an operator: the versions that OLM installs one after the other from what is installed, through the
-channel, with what the gate decides on each, and why there is no further one. Nothing is written.
+channel, with what the gate decides on each, and why there is no further one. Nothing is written. What is refused is not
+passed by: the path waits there. What a version needs of other operators counts as available.
 
-OLM makes a plan for one version: the newest of the channel that replaces or skips what is installed, or has a skipRange
-with its version. What is refused is not passed by: the path waits there. Each version is judged as if those before it
-had been installed. What a version needs of other operators counts as available.
-
-The catalog is a directory or a file of a file-based catalog, or the OCI layout of a catalog image. Without --catalog it
-is the CatalogSource of the Subscription, on the cluster: from its address, or from its pod, whose port is forwarded as
-by kubectl port-forward. That needs the rights to get the CatalogSource, to list pods, and to create pods/portforward in
-its namespace; ClusterRole opgate-reader grants what else is read.
-
-What is installed, and the policies, are those of the namespace on the cluster; with -p policies of files count as well,
-in place of those of the same name. With -f, or with --catalog and --from, all of it is in files, and of a cluster at
-most the catalog is read.
+The catalog is a file-based catalog or the OCI layout of a catalog image, else the CatalogSource of the Subscription:
+its address, or its pod, by a forwarded port. That needs the rights to get the CatalogSource, to list pods, and to create
+pods/portforward in its namespace; ClusterRole opgate-reader grants what else is read. Policies of -p count in place of
+those of the same name on the cluster. With --catalog and --from no cluster is read.
 
 Exit codes:
   0  the path is shown, whatever is decided on it
@@ -76,14 +68,14 @@ const example = `  # on a cluster: what comes next, and what waits for whom
 func Command(now func() time.Time) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use:     "plan PACKAGE [--catalog DIR|FILE] [--from CSV] [-f FILE|DIR|-]... [-p FILE|DIR|-]...",
+		Use:     "plan PACKAGE [--catalog DIR|FILE] [--from CSV] [-p FILE|DIR|-]...",
 		Short:   "Show the versions that OLM takes an operator through, and what is decided on each",
 		Long:    long,
 		Example: example,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.pkg, o.now = args[0], now()
-			if err := self.CheckFiles(slices.Concat(o.files, o.policies)); err != nil {
+			if err := self.CheckFiles(o.policies); err != nil {
 				return err
 			}
 			what := "files"
@@ -107,7 +99,6 @@ func Command(now func() time.Time) *cobra.Command {
 	flags.StringVar(&o.catalog, "catalog", "", "directory or file of a file-based catalog, or OCI layout of a catalog image")
 	flags.StringVar(&o.channel, "channel", "", "channel (default: that of the Subscription, else of the policy)")
 	flags.StringVar(&o.from, "from", "", "ClusterServiceVersion that counts as installed (default: the installed one)")
-	cli.FilesVar(flags, &o.files)
 	flags.StringArrayVarP(&o.policies, "policies", "p", nil,
 		`file or directory with policies, "-" for standard input; repeatable`)
 	o.kubeconfig.RegisterNamespace(cmd)
@@ -131,127 +122,103 @@ type Result struct {
 	Notes []string `json:"notes"`
 }
 
-// offline reports whether nothing is read from the cluster but, without --catalog, the catalog.
-func (o *options) offline() bool { return o.from != "" && o.catalog != "" || len(o.files) > 0 }
-
-// input is the state that a path begins with.
-type input struct {
-	judge
-	state *cluster.State
-	notes []string
-}
+// offline reports whether no cluster is read.
+func (o *options) offline() bool { return o.from != "" && o.catalog != "" }
 
 // run returns the path.
 func (o *options) run(ctx context.Context, stdin io.Reader, stderr io.Writer) (*Result, error) {
-	in := &input{}
-	if err := o.readState(ctx, in, stdin, stderr); err != nil {
-		return nil, err
-	}
-	if err := o.locate(in); err != nil {
-		return nil, err
-	}
-	sub, err := o.subscribed(ctx, in)
+	r := &Result{Package: o.pkg, Catalog: o.catalog, Notes: []string{}}
+	state, err := o.readState(ctx, r, stdin, stderr)
 	if err != nil {
 		return nil, err
 	}
-	where := text.Quote(o.catalog)
-	if o.catalog == "" {
-		where = "CatalogSource " + in.catalog.Namespace + "/" + in.catalog.Name
+	if r.Namespace, err = o.namespaceOf(state); err != nil {
+		return nil, err
 	}
-	if in.catalogPackage, err = o.readCatalog(ctx, in); err != nil {
-		return nil, fmt.Errorf("read catalog %s: %w", where, err)
-	}
-	from := installed{}
-	if name := cmp.Or(o.from, sub.Status.InstalledCSV); name != "" {
-		from, err = in.installed(ctx, name)
-	}
+	j := &judge{state: state, namespace: r.Namespace, now: o.now}
+	sub, err := o.subscribe(ctx, j, r)
 	if err != nil {
 		return nil, err
 	}
-	if err := in.begin(from, sub.Status.InstalledCSV); err != nil {
+	if r.Channel = sub.Spec.Channel; r.Catalog == "" {
+		r.Catalog = "CatalogSource " + j.catalog.Namespace + "/" + j.catalog.Name
+	}
+	if j.catalogPackage, err = o.readCatalog(ctx, j.catalog); err != nil {
+		return nil, fmt.Errorf("read catalog %s: %w", text.Quote(r.Catalog), err)
+	}
+	from, err := j.installed(ctx, cmp.Or(o.from, sub.Status.InstalledCSV))
+	if err != nil {
 		return nil, err
 	}
-	r := &Result{Package: o.pkg, Namespace: in.namespace, Catalog: strings.Trim(where, `"`), Channel: sub.Spec.Channel,
-		Installed: from.name, Steps: []*step{}, Notes: append([]string{}, in.notes...)}
-	if from.version != nil {
+	if r.Installed = from.name; from.version != nil {
 		r.InstalledVersion = from.version.String()
 	}
-	hops, end := in.path(from, sub.Spec.Channel, sub.Spec.StartingCSV)
-	for _, h := range hops {
-		s, err := in.step(h)
-		if err != nil {
+	j.before = sub.Status.InstalledCSV
+	j.begin()
+	r.Steps, r.End = j.path(from, sub.Spec.Channel, sub.Spec.StartingCSV)
+	for _, s := range r.Steps {
+		if err := j.judge(ctx, s); err != nil {
 			return nil, err
 		}
-		r.Steps = append(r.Steps, s)
 	}
-	r.End = end
 	return r, nil
 }
 
-// readState reads the cluster, or files.
-func (o *options) readState(ctx context.Context, in *input, stdin io.Reader, stderr io.Writer) (err error) {
-	stored := &cluster.Input{Kubeconfig: o.kubeconfig, Files: o.files}
+// readState reads the cluster, and policies in files.
+func (o *options) readState(ctx context.Context, r *Result, stdin io.Reader, stderr io.Writer) (*cluster.State, error) {
 	unit := &manifests.Unit{}
 	if len(o.policies) > 0 {
-		unit, err = manifests.Read(o.policies, stdin, stderr, manifests.Options{Namespace: o.namespace()})
-	}
-	if err != nil {
-		return err
-	}
-	in.state = cluster.FromFiles(unit, facts.Cluster{})
-	if len(o.files) > 0 || !o.offline() {
-		if in.state, err = stored.Read(ctx, cluster.Options{}, stdin, stderr); err != nil {
-			return err
+		var err error
+		unit, err = manifests.Read(o.policies, stdin, stderr,
+			manifests.Options{Namespace: o.kubeconfig.Overrides.Context.Namespace})
+		if err != nil {
+			return nil, err
 		}
-		in.notes = in.state.Notes
-		in.state = in.state.With(unit.Stored()...)
 	}
-	in.builder, in.stored, in.now = in.state.Builder(), in.state.Contents(), o.now
-	return nil
+	if o.offline() {
+		return cluster.FromFiles(unit, facts.Cluster{}), nil
+	}
+	state, err := (&cluster.Input{Kubeconfig: o.kubeconfig}).Read(ctx, cluster.Options{}, stdin, stderr)
+	if err != nil {
+		return nil, err
+	}
+	r.Notes = append(r.Notes, state.Notes...)
+	return state.With(unit.Stored()...), nil
 }
 
-// namespace is that of -n; "" if there is none.
-func (o *options) namespace() string { return o.kubeconfig.Overrides.Context.Namespace }
-
-// locate sets the namespace: that of the command line, else the only one with a Subscription to the package, or a
-// policy of it.
-func (o *options) locate(in *input) error {
-	if in.namespace = cmp.Or(in.state.Scope, o.namespace()); in.namespace != "" {
-		return self.CheckNamespaces(in.namespace)
+// namespaceOf returns the namespace of the command line or the context, else the only one of a policy of the package.
+func (o *options) namespaceOf(state *cluster.State) (string, error) {
+	if name := cmp.Or(state.Scope, o.kubeconfig.Overrides.Context.Namespace); name != "" {
+		return name, self.CheckNamespaces(name)
 	}
 	var names []string
-	for ns := range in.state.Snapshot.All() {
-		if len(ns.Subscribers(o.pkg))+len(ns.Governing(o.pkg)) > 0 {
+	for ns := range state.Snapshot.All() {
+		if len(ns.Governing(o.pkg)) > 0 {
 			names = append(names, ns.Name())
 		}
 	}
 	if len(names) > 1 {
-		return self.Usage("package %s is in namespaces %s: name one with -n", text.Name(o.pkg), text.Names(names, maxNamed))
+		return "", self.Usage("package %s is in namespaces %s: name one with -n", text.Name(o.pkg), text.Names(names, maxNamed))
 	}
-	in.namespace = cmp.Or(strings.Join(names, ""), metav1.NamespaceDefault)
-	return nil
+	return cmp.Or(strings.Join(names, ""), metav1.NamespaceDefault), nil
 }
 
-// subscribed returns the Subscription to the package, or one by the command line and the policies, and sets the
-// catalog.
-func (o *options) subscribed(ctx context.Context, in *input) (*olm.Subscription, error) {
-	ns := in.state.Snapshot.Namespace(in.namespace)
-	sub := &olm.Subscription{}
+// subscribe sets the Subscription to the package, or one by the command line and the policies, and the catalog.
+func (o *options) subscribe(ctx context.Context, j *judge, r *Result) (*olm.Subscription, error) {
+	ns := j.state.Snapshot.Namespace(j.namespace)
+	sub, policy := olm.Subscription{}, &operatorpolicy.Policy{}
+	governing := ns.Governing(o.pkg)
 	switch found := ns.Subscribers(o.pkg); {
 	case len(found) > 1:
-		return nil, fmt.Errorf("namespace %s has %d Subscriptions to package %s, and OLM resolves none of them", in.namespace,
+		return nil, fmt.Errorf("namespace %s has %d Subscriptions to package %s, and OLM resolves none of them", j.namespace,
 			len(found), text.Name(o.pkg))
 	case len(found) == 1:
-		copied := *found[0]
-		sub = &copied
-	case !o.offline() && o.from == "":
-		in.notes = append(in.notes, "namespace "+in.namespace+" has no Subscription to package "+text.Name(o.pkg)+
+		sub = *found[0]
+	case o.offline() && len(governing) == 0:
+		r.Notes = append(r.Notes, "no OperatorPolicy in the input governs package "+text.Name(o.pkg)+"; name some with -p")
+	case o.from == "":
+		r.Notes = append(r.Notes, "namespace "+j.namespace+" has no Subscription to package "+text.Name(o.pkg)+
 			": this is the path of a first installation")
-	}
-	policy := &operatorpolicy.Policy{}
-	governing := ns.Governing(o.pkg)
-	if o.offline() && len(governing) == 0 {
-		in.notes = append(in.notes, "no OperatorPolicy in the input governs package "+text.Name(o.pkg)+"; name some with -p")
 	}
 	for _, p := range governing {
 		if !p.MustNotHave && (policy.Name == "" || p.Enforced && !policy.Enforced) {
@@ -260,45 +227,41 @@ func (o *options) subscribed(ctx context.Context, in *input) (*olm.Subscription,
 	}
 	sub.Spec.Channel = cmp.Or(o.channel, sub.Spec.Channel, policy.Channel)
 	sub.Spec.StartingCSV = cmp.Or(sub.Spec.StartingCSV, policy.StartingCSV)
-	in.catalog = olm.Catalog{Namespace: cmp.Or(sub.Spec.SourceNamespace, policy.Catalog.Namespace),
+	j.catalog = olm.Catalog{Namespace: cmp.Or(sub.Spec.SourceNamespace, policy.Catalog.Namespace),
 		Name: cmp.Or(sub.Spec.Source, policy.Catalog.Name)}
-	if sub.Metadata.Name != "" {
-		raw, err := in.state.Get(ctx, snapshot.Subscriptions,
-			types.NamespacedName{Namespace: in.namespace, Name: sub.Metadata.Name})
-		if err != nil {
-			return nil, err
-		}
-		if raw != nil {
-			return sub, json.Unmarshal(raw, &in.subscription)
+	if name := sub.Metadata.Name; name != "" {
+		raw, err := j.state.Get(ctx, snapshot.Subscriptions, types.NamespacedName{Namespace: j.namespace, Name: name})
+		if err != nil || raw != nil {
+			return &sub, cmp.Or(err, json.Unmarshal(raw, &j.subscription))
 		}
 	}
-	in.subscription = map[string]any{"apiVersion": olm.SubscriptionGVK.GroupVersion().String(), "kind": olm.KindSubscription,
-		"metadata": in.metadata(cmp.Or(sub.Metadata.Name, o.pkg)),
-		"spec": map[string]any{"name": o.pkg, "channel": sub.Spec.Channel, "source": in.catalog.Name,
-			"sourceNamespace": in.catalog.Namespace, "installPlanApproval": olm.ApprovalManual}}
-	return sub, nil
+	j.subscription = map[string]any{"apiVersion": olm.SubscriptionGVK.GroupVersion().String(), "kind": olm.KindSubscription,
+		"metadata": j.metadata(cmp.Or(sub.Metadata.Name, o.pkg)),
+		"spec": map[string]any{"name": o.pkg, "channel": sub.Spec.Channel, "source": j.catalog.Name,
+			"sourceNamespace": j.catalog.Namespace, "installPlanApproval": olm.ApprovalManual}}
+	return &sub, nil
 }
 
 // readCatalog reads the package.
-func (o *options) readCatalog(ctx context.Context, in *input) (*catalogPackage, error) {
+func (o *options) readCatalog(ctx context.Context, from olm.Catalog) (*catalogPackage, error) {
 	if o.catalog != "" {
 		return readFiles(ctx, o.catalog, o.pkg, o.read)
 	}
-	if in.catalog.Namespace == "" || in.catalog.Name == "" {
+	if from.Namespace == "" || from.Name == "" {
 		return nil, self.Usage("the catalog is not known: name one with --catalog")
 	}
 	reader, err := cluster.Connect(o.kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	source, err := reader.Catalog(ctx, types.NamespacedName{Namespace: in.catalog.Namespace, Name: in.catalog.Name})
+	source, err := reader.Catalog(ctx, types.NamespacedName(from))
 	if err != nil {
 		return nil, err
 	}
 	address := source.Spec.Address
 	if address == "" {
 		var stop func()
-		if address, stop, err = forward(ctx, reader.Config(), in.catalog); err != nil {
+		if address, stop, err = forward(ctx, reader.Config(), from); err != nil {
 			return nil, err
 		}
 		defer stop()
@@ -307,19 +270,17 @@ func (o *options) readCatalog(ctx context.Context, in *input) (*catalogPackage, 
 }
 
 // installed returns what OLM resolves from.
-func (in *input) installed(ctx context.Context, name string) (installed, error) {
-	stored, err := in.state.Get(ctx, snapshot.ClusterServiceVersions,
-		types.NamespacedName{Namespace: in.namespace, Name: name})
+func (j *judge) installed(ctx context.Context, name string) (installed, error) {
+	if name == "" {
+		return installed{}, nil
+	}
+	stored, err := j.state.Get(ctx, snapshot.ClusterServiceVersions,
+		types.NamespacedName{Namespace: j.namespace, Name: name})
 	if err != nil || stored == nil {
-		return in.stated(name), err
+		return j.stated(name), err
 	}
 	var csv struct{ Spec struct{ Version string } }
-	from := installed{name: name, version: &semver.Version{}} // which OLM takes for one without a version
-	if err := json.Unmarshal(stored, &csv); err != nil {
-		return from, err
-	}
-	if v, err := semver.ParseTolerant(csv.Spec.Version); err == nil {
-		from.version = &v
-	}
-	return from, nil
+	err = json.Unmarshal(stored, &csv)
+	version, _ := semver.ParseTolerant(csv.Spec.Version) // OLM takes one without a version for 0.0.0
+	return installed{name, &version}, err
 }

@@ -1,9 +1,7 @@
 package plan
 
 import (
-	"bufio"
 	_ "embed"
-	"fmt"
 	"html/template"
 	"io"
 	"strings"
@@ -11,34 +9,6 @@ import (
 
 	"github.com/opgate/opgate/internal/text"
 )
-
-// inMermaid replaces what has a meaning in the quoted labels of Mermaid, which are HTML and Markdown.
-var inMermaid = strings.NewReplacer("#", "#35;", `"`, "#quot;", "<", "#lt;", ">", "#gt;", "&", "#amp;", "`", "#96;",
-	"|", "#124;", "\n", "<br>")
-
-// printMermaid prints a flowchart.
-func printMermaid(out io.Writer, r *Result) error {
-	w := bufio.NewWriter(out)
-	fmt.Fprintln(w, "flowchart TD")
-	blocks := r.blocks()
-	for i, b := range blocks {
-		shown := strings.Join(append([]string{b.Sign + " " + b.title}, b.lines...), "\n")
-		fmt.Fprintf(w, "  v%d[\"%s\"]\n", i, inMermaid.Replace(shown))
-		style := "fill:" + b.Fill + ",stroke:" + b.Stroke + ",color:#1f2328"
-		if b.Dash != "" {
-			style += ",stroke-dasharray:" + b.Dash
-		}
-		fmt.Fprintf(w, "  style v%d %s\n", i, style)
-		if i > 0 {
-			fmt.Fprintf(w, "  v%d -->|\"%s\"| v%d\n", i-1, inMermaid.Replace(b.Edge), i)
-		}
-	}
-	fmt.Fprintf(w, "  end0([\"%s\"])\n", inMermaid.Replace(r.End))
-	if last := len(blocks) - 1; last >= 0 {
-		fmt.Fprintf(w, "  v%d -.- end0\n", last)
-	}
-	return w.Flush()
-}
 
 // The measures of a picture, in pixels; columns is the longest line of text.
 const (
@@ -57,7 +27,8 @@ var pictureTemplate = template.Must(template.New("picture").Parse(picture))
 // frame is a version in the picture.
 type frame struct {
 	block
-	Title, Lines []string
+	// Heads and Texts are its title and its lines, as lines that fit.
+	Heads, Texts []string
 	// Y is where it begins, Below where its lines begin in it.
 	Y, Below, Height int
 	Width            float64
@@ -68,14 +39,14 @@ type frame struct {
 func printSVG(out io.Writer, r *Result) error {
 	y := 2*leading + leading/2
 	var frames []frame
-	for i, b := range r.blocks() {
-		f := frame{block: b, Title: wrapped([]string{b.title}), Lines: wrapped(b.lines), Width: frameWidth}
+	for i, b := range r.Blocks() {
+		f := frame{block: b, Heads: wrapped([]string{b.Title}), Texts: wrapped(b.Lines), Width: frameWidth}
 		f.Edge = text.Truncate(f.Edge, columns)
 		if i > 0 {
 			y += edgeHeight
 		}
-		f.Y, f.Below = y, len(f.Title)*leading+4
-		f.Height = f.Below + len(f.Lines)*leading + leading/2
+		f.Y, f.Below = y, len(f.Heads)*leading+4
+		f.Height = f.Below + len(f.Texts)*leading + leading/2
 		y += f.Height
 		frames = append(frames, f)
 	}
@@ -84,7 +55,7 @@ func printSVG(out io.Writer, r *Result) error {
 		signs = append(signs, m.Sign+" "+m.Word)
 	}
 	why := wrapped([]string{r.End})
-	return pictureTemplate.Execute(out, map[string]any{"Heading": r.heading(), "Frames": frames, "Why": why,
+	return pictureTemplate.Execute(out, map[string]any{"Heading": r.Heading(), "Frames": frames, "Why": why,
 		"Legend": strings.Join(append(signs, nextSign+" next"), "   "), "Width": frameWidth + 2*16,
 		"End": y + leading/2, "Height": y + (len(why)+3)*leading})
 }

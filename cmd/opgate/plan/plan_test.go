@@ -341,7 +341,7 @@ func TestForward(t *testing.T) {
 	}
 	defer stop()
 	o, err := readServed(t.Context(), local, "etcd", nil)
-	if err != nil || len(o.bundles["stable"]) != 2 {
+	if err != nil || len(o.channels[0].Bundles) != 2 {
 		t.Errorf("%v, the catalog has not 2 bundles", err)
 	}
 }

@@ -1,12 +1,13 @@
 package plan
 
 import (
-	"bufio"
+	"embed"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
+	"text/template"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/internal/text"
@@ -16,9 +17,21 @@ import (
 
 // formats print a path.
 var formats = map[string]func(out io.Writer, r *Result) error{
-	"text": printText, "json": func(out io.Writer, r *Result) error { return cli.JSON(out, r) },
-	"mermaid": printMermaid, "svg": printSVG,
+	"text":    func(out io.Writer, r *Result) error { return texts.ExecuteTemplate(out, "path.txt.tmpl", r) },
+	"mermaid": func(out io.Writer, r *Result) error { return texts.ExecuteTemplate(out, "path.mermaid.tmpl", r) },
+	"json":    func(out io.Writer, r *Result) error { return cli.JSON(out, r) },
+	"svg":     printSVG,
 }
+
+//go:embed path.txt.tmpl path.mermaid.tmpl
+var files embed.FS
+
+var texts = template.Must(template.New("").Funcs(template.FuncMap{
+	"before": func(i int) int { return i - 1 },
+	// label replaces what has a meaning in the quoted labels of Mermaid, which are HTML and Markdown.
+	"label": strings.NewReplacer("#", "#35;", `"`, "#quot;", "<", "#lt;", ">", "#gt;", "&", "#amp;", "`", "#96;",
+		"|", "#124;").Replace,
+}).ParseFS(files, "*.tmpl"))
 
 func formatNames() []string { return slices.Sorted(maps.Keys(formats)) }
 
@@ -46,30 +59,30 @@ var markOf = map[string]mark{verdict.Allow.String(): isAllowed, verdict.Hold.Str
 // block is one version of a path.
 type block struct {
 	mark
-	// Edge is how it follows the one before, title what it is, lines the rest.
-	Edge, title string
-	lines       []string
+	// Edge is how it follows the one before, Title what it is, Lines the rest.
+	Edge, Title string
+	Lines       []string
 }
 
-// blocks are the versions of a path, oldest first.
-func (r *Result) blocks() []block {
+// Blocks are the versions of a path, oldest first.
+func (r *Result) Blocks() []block {
 	var all []block
 	if r.Installed != "" {
-		all = append(all, block{mark: isInstalled, title: text.Name(r.Installed) + "  " + isInstalled.Word})
+		all = append(all, block{mark: isInstalled, Title: text.Name(r.Installed) + "  " + isInstalled.Word})
 	}
 	for i, s := range r.Steps {
 		b := block{mark: markOf[s.Decision], Edge: strings.TrimSpace(s.Edge + " " + text.Escape(s.SkipRange))}
-		b.title = text.Name(s.CSV) + "  " + b.Word
+		b.Title = text.Name(s.CSV) + "  " + b.Word
 		if s.Decision == verdict.Allow.String() {
-			b.title += text.Escape(s.because)
+			b.Title += text.Escape(s.because)
 		}
 		if i == 0 {
-			b.title += "  " + nextSign + " next"
+			b.Title += "  " + nextSign + " next"
 		}
 		if len(s.Deprecated) > 0 {
-			b.title += "  " + isDeprecated.Sign + " " + isDeprecated.Word
+			b.Title += "  " + isDeprecated.Sign + " " + isDeprecated.Word
 		}
-		b.lines = s.lines()
+		b.Lines = s.lines()
 		all = append(all, b)
 	}
 	return all
@@ -101,7 +114,7 @@ func (s *step) lines() (lines []string) {
 	}
 	summary := (&change.Set{Differences: s.Changes}).Summary(change.Reviewable)
 	switch {
-	case s.NotCompared != "" && s.NotCompared != withoutContents:
+	case s.NotCompared != "" && s.NotCompared != errWithoutContents.Error():
 		add("changes are not known: %s", text.Escape(s.NotCompared))
 	case summary != "":
 		add("changes %s; digest %s", text.Escape(summary), s.Digest)
@@ -109,24 +122,8 @@ func (s *step) lines() (lines []string) {
 	return lines
 }
 
-// heading names what the path is of.
-func (r *Result) heading() string {
+// Heading names what the path is of.
+func (r *Result) Heading() string {
 	return text.Name(r.Package) + " in namespace " + text.Name(r.Namespace) + ", " + inChannel(r.Channel) + " of " +
 		text.Escape(r.Catalog)
-}
-
-func printText(w io.Writer, r *Result) error {
-	out := bufio.NewWriter(w)
-	fmt.Fprintln(out, r.heading())
-	for _, b := range r.blocks() {
-		if b.Edge != "" {
-			fmt.Fprintln(out, "│ "+b.Edge)
-		}
-		fmt.Fprintln(out, b.Sign+" "+b.title)
-		for _, line := range b.lines {
-			fmt.Fprintln(out, "│   "+line)
-		}
-	}
-	fmt.Fprintln(out, "└ "+r.End)
-	return out.Flush()
 }

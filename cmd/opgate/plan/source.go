@@ -20,7 +20,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/operator-framework/operator-registry/alpha/model"
 	"github.com/operator-framework/operator-registry/alpha/property"
 	"github.com/operator-framework/operator-registry/pkg/api"
 	"google.golang.org/grpc"
@@ -36,7 +38,6 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/diff"
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/internal/yamlsize"
 	"github.com/opgate/opgate/olm"
 )
 
@@ -67,9 +68,17 @@ func readFiles(ctx context.Context, name, pkg string, read func(files int)) (*ca
 		return nil, err
 	}
 	var metas []*declcfg.Meta
+	var bundles []declcfg.Bundle // without their manifests, which are decoded where they are compared
 	err = declcfg.WalkMetasFS(ctx, root, func(file string, meta *declcfg.Meta, err error) error {
-		if err == nil && (meta.Package == pkg || meta.Schema == declcfg.SchemaPackage && meta.Name == pkg) {
-			metas, err = append(metas, meta), checkObjects(meta)
+		switch {
+		case err != nil || meta.Package != pkg && (meta.Schema != declcfg.SchemaPackage || meta.Name != pkg):
+		case meta.Schema == declcfg.SchemaBundle:
+			var b declcfg.Bundle
+			err = json.Unmarshal(meta.Blob, &b)
+			b.Objects = []string{"{}"} // opm wants an image or manifests
+			bundles = append(bundles, b)
+		default:
+			metas = append(metas, meta)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
@@ -83,6 +92,7 @@ func readFiles(ctx context.Context, name, pkg string, read func(files int)) (*ca
 	if err != nil {
 		return nil, err
 	}
+	config.Bundles = bundles
 	found, err := declcfg.ConvertToModel(*config)
 	switch {
 	case err != nil:
@@ -90,29 +100,11 @@ func readFiles(ctx context.Context, name, pkg string, read func(files int)) (*ca
 	case found[pkg] == nil:
 		return nil, fmt.Errorf("it has no package %s", text.Name(pkg))
 	}
-	return served(found[pkg])
+	return newPackage(found[pkg]), nil
 }
 
 // branches are what makes a tree of lines of the faults that opm finds in a catalog.
 var branches = regexp.MustCompile(`\s*[├└]── `)
-
-// checkObjects returns an error if a manifest of a bundle is too large once its aliases are replaced.
-func checkObjects(meta *declcfg.Meta) error {
-	var bundle declcfg.Bundle
-	if meta.Schema != declcfg.SchemaBundle || json.Unmarshal(meta.Blob, &bundle) != nil {
-		return nil // declcfg reports what is wrong
-	}
-	for i, p := range bundle.Properties {
-		var object property.BundleObject
-		if p.Type != property.TypeBundleObject || json.Unmarshal(p.Value, &object) != nil {
-			continue
-		}
-		if err := yamlsize.CheckAliases(object.Data, maxMessage); errors.Is(err, yamlsize.ErrTooLarge) {
-			return fmt.Errorf("property %d of bundle %s: %w", i, text.Name(meta.Name), err)
-		}
-	}
-	return nil
-}
 
 // unpack writes the catalog in the first image of an OCI layout to a directory that the caller removes.
 func unpack(name string) (dir string, err error) {
@@ -208,13 +200,18 @@ func readServed(ctx context.Context, address, pkg string, read func(bundles int)
 	if err != nil {
 		return nil, fmt.Errorf("get package %s: %w", text.Name(pkg), err)
 	}
+	p := &model.Package{Name: pkg, DefaultChannel: &model.Channel{Name: content.DefaultChannelName},
+		Deprecation: deprecated(content.Deprecation), Channels: map[string]*model.Channel{}}
+	for _, c := range content.Channels {
+		p.Channels[c.Name] = &model.Channel{Name: c.Name, Deprecation: deprecated(c.Deprecation),
+			Bundles: map[string]*model.Bundle{}}
+	}
 	// Bundles that are asked for one by one have no edges.
 	all, err := client.ListBundles(ctx, &api.ListBundlesRequest{})
-	var bundles []*api.Bundle
 	for n := 1; err == nil; n++ {
 		var b *api.Bundle
-		if b, err = all.Recv(); err == nil && b.GetPackageName() == pkg {
-			bundles = append(bundles, b)
+		if b, err = all.Recv(); err == nil && b.GetPackageName() == pkg && p.Channels[b.ChannelName] != nil {
+			p.Channels[b.ChannelName].Bundles[b.CsvName], err = served(b)
 		}
 		if read != nil {
 			read(n)
@@ -223,7 +220,33 @@ func readServed(ctx context.Context, address, pkg string, read func(bundles int)
 	if !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("list bundles: %w", err)
 	}
-	return newPackage(content, bundles), nil
+	return newPackage(p), nil
+}
+
+// served returns a bundle that is served. Of most a catalog has an image and some metadata, which opm serves as a
+// ClusterServiceVersion that installs nothing.
+func served(b *api.Bundle) (*model.Bundle, error) {
+	var csv v1alpha1.ClusterServiceVersion
+	_ = json.Unmarshal([]byte(b.GetCsvJson()), &csv) // the comparison reports what is wrong with it
+	install := csv.Spec.InstallStrategy.StrategySpec
+	if b.BundlePath != "" && len(b.Object) == 1 &&
+		len(install.DeploymentSpecs)+len(install.Permissions)+len(install.ClusterPermissions) == 0 {
+		b.Object = nil
+	}
+	bundle, err := api.ConvertAPIBundleToModelBundle(b)
+	if err != nil {
+		return nil, fmt.Errorf("bundle %s: %w", text.Name(b.CsvName), err)
+	}
+	bundle.Properties = append(bundle.Properties, property.MustBuildCSVMetadata(csv))
+	bundle.Deprecation = deprecated(b.Deprecation)
+	return bundle, nil
+}
+
+func deprecated(d *api.Deprecation) *model.Deprecation {
+	if d == nil {
+		return nil
+	}
+	return &model.Deprecation{Message: d.Message}
 }
 
 // forward makes the port of a pod of a catalog one of this machine, as kubectl port-forward does, until stop is called.

@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/cluster"
@@ -73,8 +73,7 @@ func Command(now func() time.Time) *cobra.Command {
 			if len(o.files) > 0 && (len(o.contexts) > 0 || o.kubeconfig.Given()) {
 				return self.Usage("-f reports what files have: leave out the flags that name a cluster")
 			}
-			r := &report{Generated: now().UTC(), Clusters: []*reported{}, Operators: []*operator{}}
-			o.read(cmd.Context(), r, cmd.InOrStdin(), cmd.ErrOrStderr())
+			r := o.read(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), now().UTC())
 			if err := formats[o.output](cmd.OutOrStdout(), r); err != nil {
 				return self.Unusable("write the report: %v", err)
 			}
@@ -102,27 +101,21 @@ var formats = map[string]func(io.Writer, *report) error{
 
 func formatNames() []string { return slices.Sorted(maps.Keys(formats)) }
 
-// input is a cluster with its name.
-type input struct {
-	cluster.Input
-	name string
-}
-
-// inputs returns a cluster for each file, or each context, in the order of the command line.
-func (o *options) inputs() (all []input) {
-	add := func(name string, files ...string) {
-		all = append(all, input{cluster.Input{Kubeconfig: o.kubeconfig, Files: files, All: o.namespace() == ""}, name})
+// clusters returns a cluster for each file, or each context, in the order of the command line.
+func (o *options) clusters() (all []*reported) {
+	add := func(name string) *reported {
+		all = append(all, &reported{Name: name, Input: cluster.Input{Kubeconfig: o.kubeconfig, All: o.namespace() == ""}})
+		return all[len(all)-1]
 	}
 	for _, file := range o.files {
 		name := "standard input"
 		if file != cli.StandardInput {
 			name = strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
 		}
-		add(name, file)
+		add(name).Files = []string{file}
 	}
 	for _, name := range o.contexts {
-		add(name)
-		all[len(all)-1].Overrides.CurrentContext = name
+		add(name).Overrides.CurrentContext = name
 	}
 	if len(all) == 0 {
 		add("current context")
@@ -133,32 +126,22 @@ func (o *options) inputs() (all []input) {
 // namespace is that of -n; "" for all.
 func (o *options) namespace() string { return o.kubeconfig.Overrides.Context.Namespace }
 
-// read reads the clusters and adds their operators in their order; one that cannot be read has an error.
-func (o *options) read(ctx context.Context, r *report, stdin io.Reader, stderr io.Writer) {
-	inputs := o.inputs()
-	states, faults := make([]*cluster.State, len(inputs)), make([]error, len(inputs))
-	tokens := make(chan struct{}, maxClusters)
+// read reads the clusters; one that cannot be read has an error.
+func (o *options) read(ctx context.Context, stdin io.Reader, stderr io.Writer, now time.Time) *report {
+	r := &report{Generated: now, Clusters: o.clusters(), Operators: []*operator{}}
+	found, workers := make([][]*operator, len(r.Clusters)), maxClusters
 	if len(o.files) > 0 {
-		tokens = make(chan struct{}, 1) // notes on files are printed as these are read
+		workers = 1 // notes on files are printed as these are read
 	}
-	var reading sync.WaitGroup
-	for i := range inputs {
-		reading.Go(func() {
-			tokens <- struct{}{}
-			states[i], faults[i] = inputs[i].Read(ctx, cluster.Options{}, stdin, stderr)
-			<-tokens
-		})
-	}
-	reading.Wait()
-	for i, in := range inputs {
-		if faults[i] != nil {
-			r.Clusters = append(r.Clusters, &reported{Name: in.name, Error: faults[i].Error()})
-			continue
+	workqueue.ParallelizeUntil(ctx, workers, len(r.Clusters), func(i int) {
+		c := r.Clusters[i]
+		state, err := c.Read(ctx, cluster.Options{}, stdin, stderr)
+		if err != nil {
+			c.Error = err.Error()
+			return
 		}
-		r.Clusters = append(r.Clusters, &reported{Name: in.name, Notes: states[i].Notes})
-		for _, found := range operators(states[i].Snapshot, o.namespace(), r.Generated) {
-			found.Cluster = in.name
-			r.Operators = append(r.Operators, found)
-		}
-	}
+		c.Notes, found[i] = state.Notes, operators(state.Snapshot, c.Name, o.namespace(), now)
+	})
+	r.Operators = append(r.Operators, slices.Concat(found...)...)
+	return r
 }

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/opgate/opgate/cmd/opgate/cluster"
 	"github.com/opgate/opgate/cmd/opgate/inspect"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/carrier"
@@ -23,6 +24,8 @@ type report struct {
 
 // reported is a cluster, with why it could not be read.
 type reported struct {
+	cluster.Input `json:"-"`
+
 	Name  string   `json:"name"`
 	Error string   `json:"error,omitempty"`
 	Notes []string `json:"notes,omitempty"`
@@ -56,8 +59,8 @@ type waiting struct {
 	Messages []string `json:"messages"`
 }
 
-// operators returns those of one namespace or, with "", of all, by namespace.
-func operators(s *snapshot.Snapshot, namespace string, now time.Time) (all []*operator) {
+// operators returns those of a cluster in one namespace or, with "", in all, by namespace.
+func operators(s *snapshot.Snapshot, name, namespace string, now time.Time) (all []*operator) {
 	c := &inspect.Cluster{Snapshot: s, Now: now}
 	for known := range s.All() {
 		if namespace != "" && known.Name() != namespace {
@@ -65,12 +68,22 @@ func operators(s *snapshot.Snapshot, namespace string, now time.Time) (all []*op
 		}
 		ns := s.WithDependencies(known.Name())
 		var found []*operator
-		for i := range ns.Installed() {
-			found = append(found, installed(c, ns, &ns.Installed()[i]))
+		for _, of := range ns.Installed() {
+			o := newOperator(name, ns, of.Package)
+			o.CSV, o.Version = of.Name, of.Version
+			if answer := c.JudgeInstalled(types.NamespacedName{Namespace: ns.Name(), Name: of.Name}); answer != nil {
+				o.Decision, o.Messages = answer.Decision.String(), messages(answer)
+			}
+			for _, sub := range ns.Subscribers(of.Package) {
+				if current := sub.Status.CurrentCSV; current != of.Name {
+					o.Next = current
+				}
+			}
+			found = append(found, o)
 		}
 		for _, plan := range ns.Plans() {
 			if ns.Waits(plan) {
-				found = wait(found, c, ns, plan)
+				found = wait(found, name, c, ns, plan)
 			}
 		}
 		all = append(all, found...)
@@ -78,23 +91,8 @@ func operators(s *snapshot.Snapshot, namespace string, now time.Time) (all []*op
 	return all
 }
 
-// installed returns an installed operator.
-func installed(c *inspect.Cluster, ns *state.Namespace, of *state.Installed) *operator {
-	o := newOperator(ns, of.Package)
-	o.CSV, o.Version = of.Name, of.Version
-	if answer := c.JudgeInstalled(types.NamespacedName{Namespace: ns.Name(), Name: of.Name}); answer != nil {
-		o.Decision, o.Messages = answer.Decision.String(), messages(answer)
-	}
-	for _, sub := range ns.Subscribers(of.Package) {
-		if current := sub.Status.CurrentCSV; current != of.Name {
-			o.Next = current
-		}
-	}
-	return o
-}
-
-func newOperator(ns *state.Namespace, pkg string) *operator {
-	o := &operator{Namespace: ns.Name(), Package: pkg, Policies: []string{}, Messages: []string{},
+func newOperator(cluster string, ns *state.Namespace, pkg string) *operator {
+	o := &operator{Cluster: cluster, Namespace: ns.Name(), Package: pkg, Policies: []string{}, Messages: []string{},
 		Decision: verdict.Allow.String()}
 	for _, p := range ns.Governing(pkg) {
 		o.Policies = append(o.Policies, p.Source())
@@ -103,7 +101,9 @@ func newOperator(ns *state.Namespace, pkg string) *operator {
 }
 
 // wait adds a plan to the operators that it upgrades, and an operator for each that it installs first.
-func wait(found []*operator, c *inspect.Cluster, ns *state.Namespace, plan *olm.InstallPlan) []*operator {
+func wait(
+	found []*operator, cluster string, c *inspect.Cluster, ns *state.Namespace, plan *olm.InstallPlan,
+) []*operator {
 	answer := c.JudgePlan(plan)
 	for _, r := range carrier.Replacements(ns, plan) {
 		if ns.Installs(r.CSV) {
@@ -111,7 +111,7 @@ func wait(found []*operator, c *inspect.Cluster, ns *state.Namespace, plan *olm.
 		}
 		i := slices.IndexFunc(found, func(o *operator) bool { return r.From != "" && o.CSV == r.From })
 		if i < 0 {
-			i, found = len(found), append(found, newOperator(ns, r.Package))
+			i, found = len(found), append(found, newOperator(cluster, ns, r.Package))
 		}
 		w := &waiting{Plan: plan.Metadata.Name, CSV: r.CSV, Since: plan.Metadata.CreationTimestamp,
 			Decision: answer.Decision.String(), For: []string{}, Messages: messages(answer)}

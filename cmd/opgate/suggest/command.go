@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -30,19 +29,13 @@ const self cli.Name = "suggest"
 const exitSuggests = 3
 
 const long = `Suggest the edits of policies in files that let InstallPlans pass that wait for approval: the smallest change of spec.versions
-and spec.versionRange of each OperatorPolicy that governs them. The output is a diff that "git apply" takes in the same
-directory; with --write the files are changed. Comments, order and line ends of the files stay as they are. What is
-suggested is printed on standard error as well.
+and spec.versionRange of each OperatorPolicy that governs them, also in Policies, in lists and in patches of
+kustomizations. The output is a diff that "git apply" takes in the same directory; with --write the files are changed.
+What a template, an anchor or another program makes cannot be edited in place: it is named, and all else is suggested.
 
-The files are OperatorPolicies, also in Policies, in lists and in patches of kustomizations. A value that a template, an
-anchor or another program makes cannot be edited in place: it is named, and all else is suggested.
-
-The plans are those of the cluster of the current context, in the namespace of -n or the context, or those in files, by
--f, as "kubectl get" prints them. With --path what "opgate plan -o json" prints takes their place, and --to says how far
-along it: the next version, all patches of the installed minor version, or the newest.
-
-spec.consent is not edited: what an upgrade changes is reviewed first ("opgate diff"). With --accept-changes the digests
-of the changes that it holds are added to its list.
+The plans are those of a cluster or of files. With --path what "opgate plan -o json" prints takes their place, and --to
+says how far along it: the next version, all patches of the installed minor version, or the newest. spec.consent is
+edited only with --accept-changes, which adds the digests of the changes that it holds: review them first ("opgate diff").
 
 Exit codes:
   0  what is suggested was printed or written, or there is nothing
@@ -56,17 +49,13 @@ const example = `  # what would let the plans pass that wait on the cluster, as 
   opgate suggest -A policies/ --write --body body.md --exit-code
 
   # all patches that a catalog has, before OLM makes plans for them
-  opgate plan etcd --catalog catalog/ -f cluster.yaml -o json | opgate suggest --path - --to patch policies/
-
-  # from what was exported
-  opgate suggest -f cluster.yaml policies/etcd.yaml`
+  opgate plan etcd -n shop -o json | opgate suggest --path - --to patch policies/`
 
 // options are the flags.
 type options struct {
 	cluster.Input
-	// paths are files with JSON of "opgate plan", to is how far along them.
-	paths []string
-	to    string
+	// path is a file with JSON of "opgate plan", to is how far along it.
+	path, to string
 	// write changes the files, body is a file for the text of a pull request.
 	write         bool
 	body          string
@@ -98,14 +87,14 @@ func Command(now func() time.Time) *cobra.Command {
 	o.RegisterNamespace(cmd)
 	cli.FilesVar(flags, &o.Files)
 	flags.Lookup("filename").Usage = `file or directory with InstallPlans and Subscriptions, "-" for standard input; repeatable`
-	flags.StringArrayVar(&o.paths, "path", nil, `JSON of "opgate plan", a file or "-"; repeatable (default: the plans that wait)`)
-	flags.StringVar(&o.to, "to", toNext, "how far along a path: "+cli.Alternatives(targets))
+	flags.StringVar(&o.path, "path", "", `JSON of "opgate plan", a file or "-" (default: the plans that wait)`)
+	o.to = toNext
+	cli.ChoiceVar(cmd, &o.to, "to", "", "how far along a path: next, patch or newest", toNext, toPatch, toNewest)
 	flags.BoolVar(&o.write, "write", false, "change the files (default: print a diff)")
 	flags.StringVar(&o.body, "body", "", "file to write the text of a pull request to (default: none)")
 	flags.BoolVar(&o.acceptChanges, "accept-changes", false, "add the digests of held changes to spec.consent.accepted, too")
 	flags.BoolVar(&o.exitCode, "exit-code", false, "exit with 3 if something is suggested")
 	o.Register(cmd)
-	cli.Complete(cmd, "to", targets)
 	return cmd
 }
 
@@ -118,36 +107,27 @@ func (o *options) validate(names []string) error {
 		return self.Usage("- cannot be edited: name files or directories with the policies to edit")
 	case o.All && o.Overrides.Context.Namespace != "":
 		return self.Usage(cli.AllOrOne)
-	case len(o.paths) > 0 && len(o.Files) > 0:
+	case o.path != "" && len(o.Files) > 0:
 		return self.Usage("--path takes the place of plans: leave out -f")
-	case !slices.Contains(targets, o.to):
-		return self.Usage("unknown --to %s: use %s", text.Quote(o.to), cli.Alternatives(targets))
-	case o.to != toNext && len(o.paths) == 0:
+	case o.to != toNext && o.path == "":
 		return self.Usage("--to %s is along a path: name one with --path", o.to)
 	}
-	return self.CheckFiles(slices.Concat(names, o.Files, o.paths))
+	return self.CheckFiles(slices.Concat(names, o.Files))
 }
 
 // steps returns what is to be opened.
-func (o *options) steps(ctx context.Context, now time.Time, stdin io.Reader, stderr io.Writer) (steps []step, err error) {
-	if len(o.paths) == 0 {
-		read, err := o.Read(ctx, cluster.Options{}, stdin, stderr)
-		if err != nil {
-			return nil, err
-		}
-		for _, note := range read.Notes {
-			fmt.Fprintln(stderr, "warning: "+text.Escape(note))
-		}
-		return waiting(read.Snapshot, func(types.NamespacedName) bool { return true }, now), nil
+func (o *options) steps(ctx context.Context, now time.Time, stdin io.Reader, stderr io.Writer) ([]step, error) {
+	if o.path != "" {
+		return readPath(o.path, stdin, o.to)
 	}
-	for _, name := range o.paths {
-		found, err := readPath(name, stdin, o.to)
-		if err != nil {
-			return nil, err
-		}
-		steps = append(steps, found...)
+	read, err := o.Read(ctx, cluster.Options{}, stdin, stderr)
+	if err != nil {
+		return nil, err
 	}
-	return steps, nil
+	for _, note := range read.Notes {
+		fmt.Fprintln(stderr, "warning: "+text.Escape(note))
+	}
+	return waiting(read.Snapshot, now), nil
 }
 
 // Write edits the policies in files so that a plan may pass, and prints what it edits. It accepts no changes. What
@@ -155,9 +135,8 @@ func (o *options) steps(ctx context.Context, now time.Time, stdin io.Reader, std
 func Write(
 	names []string, state *snapshot.Snapshot, plan types.NamespacedName, now time.Time, stderr io.Writer,
 ) error {
-	o := &options{write: true}
-	steps := waiting(state, func(key types.NamespacedName) bool { return key == plan }, now)
-	return self.Failed(o.run(names, steps, nil, stderr))
+	steps := slices.DeleteFunc(waiting(state, now), func(s step) bool { return s.source != sourceOf(plan) })
+	return self.Failed((&options{write: true}).run(names, steps, nil, stderr))
 }
 
 // run suggests edits, and prints or writes them.
@@ -170,16 +149,17 @@ func (o *options) run(names []string, steps []step, stdout, stderr io.Writer) er
 	if o.write {
 		done = "written: "
 	}
-	for _, s := range found.suggestions {
-		fmt.Fprintln(stderr, done+s.step.title()+": "+strings.Join(s.changes, "; "))
-		for _, why := range s.step.remaining(o.acceptChanges) {
+	for _, s := range found.steps {
+		fmt.Fprintln(stderr, done+s.title()+": "+strings.Join(s.changes, "; "))
+		_, remaining := s.split(o.acceptChanges)
+		for _, why := range remaining {
 			fmt.Fprintln(stderr, "  still held: "+why)
 		}
 	}
-	for _, line := range slices.Concat(found.missing, found.faults) {
+	for _, line := range slices.Concat(found.warnings, found.faults) {
 		fmt.Fprintln(stderr, line)
 	}
-	for _, at := range found.sources {
+	for _, at := range found.files {
 		if bytes.Equal(at.after, at.before) {
 			continue
 		}
@@ -187,14 +167,14 @@ func (o *options) run(names []string, steps []step, stdout, stderr io.Writer) er
 			err = os.WriteFile(at.name, at.after, 0o600) // it exists, and keeps its mode
 		} else {
 			// without the line that names a command, by which git would look for the file at the top of the repository
-			_, unified, _ := strings.Cut(string(diff.Diff("a/"+at.diffName(), at.before, "b/"+at.diffName(), at.after)), "\n")
+			_, unified, _ := strings.Cut(string(diff.Diff("a/"+at.name, at.before, "b/"+at.name, at.after)), "\n")
 			_, err = io.WriteString(stdout, unified)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if o.body != "" && len(found.suggestions) > 0 {
+	if o.body != "" && len(found.steps) > 0 {
 		if err := os.WriteFile(o.body, []byte(found.text(o.acceptChanges)), 0o600); err != nil {
 			return err
 		}
@@ -202,18 +182,8 @@ func (o *options) run(names []string, steps []step, stdout, stderr io.Writer) er
 	switch {
 	case len(found.faults) > 0:
 		return &cli.ExitError{Code: cli.ExitUnusable}
-	case o.exitCode && len(found.suggestions) > 0:
+	case o.exitCode && len(found.steps) > 0:
 		return &cli.ExitError{Code: exitSuggests}
 	}
 	return nil
-}
-
-// diffName returns the name for a diff: relative to the current directory where the file is below it.
-func (s *source) diffName() string {
-	if directory, err := os.Getwd(); err == nil && filepath.IsAbs(s.name) {
-		if relative, err := filepath.Rel(directory, s.name); err == nil && filepath.IsLocal(relative) {
-			return filepath.ToSlash(relative)
-		}
-	}
-	return s.name
 }

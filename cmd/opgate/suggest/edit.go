@@ -18,13 +18,13 @@ import (
 // edits are the fields that are edited, in this order. Errors follow the name of the field.
 var edits = []struct {
 	field string
-	edit  func(*site, *step) (change string, err error)
+	edit  func(*policy, *step) (change string, err error)
 }{{"versions", listVersions}, {"versionRange", widenRange}, {consent, accept}}
 
 const consent = "consent"
 
 // listVersions lists the versions of a step.
-func listVersions(at *site, s *step) (change string, err error) {
+func listVersions(at *policy, s *step) (change string, err error) {
 	listed := operatorpolicy.SplitVersions(at.Spec.Versions)
 	bound := !slices.ContainsFunc(listed, func(name string) bool { return !strings.Contains(name, "@") })
 	var added []string
@@ -44,21 +44,21 @@ func listVersions(at *site, s *step) (change string, err error) {
 }
 
 // accept accepts the changes of a step.
-func accept(at *site, s *step) (change string, err error) {
+func accept(at *policy, s *step) (change string, err error) {
 	var added []string
-	for _, c := range s.consent {
-		if at.isNamed(c.policy) && !slices.Contains(at.Spec.Consent.Accepted, c.digest) {
-			added = append(added, c.digest)
+	for _, r := range s.reasons {
+		if isConsent(r) && at.isNamed(policyOf(r)) && !slices.Contains(at.Spec.Consent.Accepted, r.Digest) {
+			added = append(added, r.Digest)
 		}
 	}
 	if len(added) > 0 && len(at.Spec.Consent.Accepted) == 0 {
-		return adds(added, consent, "accepted"), at.addList(added, "accepted", consent)
+		return at.addList(added, "accepted", consent)
 	}
 	return at.addTo(added, consent, "accepted")
 }
 
 // widenRange adds the versions of a step to the range.
-func widenRange(at *site, s *step) (change string, err error) {
+func widenRange(at *policy, s *step) (change string, err error) {
 	n, err := at.node("versionRange")
 	if err != nil {
 		return "", err
@@ -100,17 +100,12 @@ func alternative(version string) string {
 	return fmt.Sprintf(" || >=%d.%d.%d-0 <%[1]d.%[2]d.%[4]d-0", v.Major, v.Minor, v.Patch, v.Patch+1)
 }
 
-// adds states what is added to a list of the spec.
-func adds(texts []string, path ...string) string {
-	return "add " + strings.Join(texts, ", ") + " to spec." + strings.Join(path, ".")
-}
-
 // addTo adds texts to a list of the spec, behind its last element: on lines as that is on, or in brackets.
-func (s *site) addTo(texts []string, path ...string) (change string, err error) {
+func (p *policy) addTo(texts []string, path ...string) (change string, err error) {
 	if len(texts) == 0 {
 		return "", nil
 	}
-	list, err := s.node(path...)
+	list, err := p.node(path...)
 	if err != nil {
 		return "", err
 	}
@@ -118,12 +113,12 @@ func (s *site) addTo(texts []string, path ...string) (change string, err error) 
 		return "", errPlace
 	}
 	last := list.Content[len(list.Content)-1]
-	begin, isFlow := s.position(last), list.Style&yaml.FlowStyle != 0
+	begin, isFlow := p.position(last), list.Style&yaml.FlowStyle != 0
 	between := ", "
 	if !isFlow {
-		between = s.lineEnd(begin) + strings.Repeat(" ", list.Column-1) + "- "
-		if before := string(s.after[max(begin-last.Column+1, 0):begin]); strings.Trim(before, " ") == "-" {
-			between = s.lineEnd(begin) + before
+		between = p.lineEnd(begin) + strings.Repeat(" ", list.Column-1) + "- "
+		if before := string(p.after[max(begin-last.Column+1, 0):begin]); strings.Trim(before, " ") == "-" {
+			between = p.lineEnd(begin) + before
 		}
 	}
 	added := ""
@@ -131,17 +126,17 @@ func (s *site) addTo(texts []string, path ...string) (change string, err error) 
 		added += between + quotedAs(last, text)
 		list.Content = append(list.Content, yaml.NewStringRNode(text).YNode())
 	}
-	return adds(texts, path...), s.insert(begin+len(last.Value), !isFlow, added)
+	return adds(texts, path...), p.insert(begin+len(last.Value), !isFlow, added)
 }
 
 // addList adds a field with a list to a mapping of the spec that has others.
-func (s *site) addList(texts []string, name string, path ...string) error {
-	mapping, err := s.node(path...)
+func (p *policy) addList(texts []string, name string, path ...string) (change string, err error) {
+	mapping, err := p.node(path...)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if mapping.Kind != yaml.MappingNode || len(mapping.Content) == 0 {
-		return errPlace
+		return "", errPlace
 	}
 	first := mapping.Content[0]
 	var quoted []string
@@ -150,11 +145,16 @@ func (s *site) addList(texts []string, name string, path ...string) error {
 	}
 	separator := ", "
 	if mapping.Style&yaml.FlowStyle == 0 {
-		separator = s.lineEnd(s.position(first)) + strings.Repeat(" ", first.Column-1)
+		separator = p.lineEnd(p.position(first)) + strings.Repeat(" ", first.Column-1)
 	}
 	mapping.Content = append(mapping.Content, yaml.NewStringRNode(name).YNode(), yaml.NewListRNode(texts...).YNode())
-	return s.insert(s.position(first), false,
+	return adds(texts, append(path, name)...), p.insert(p.position(first), false,
 		quotedAs(first, name)+": ["+strings.Join(quoted, ", ")+"]"+separator)
+}
+
+// adds states what is added to a list of the spec.
+func adds(texts []string, path ...string) string {
+	return "add " + strings.Join(texts, ", ") + " to spec." + strings.Join(path, ".")
 }
 
 // quotedAs returns a text in the quotes of another one. It has no character that is escaped.
@@ -174,25 +174,18 @@ var errPlace = errors.New("is written in a form that cannot be edited in place")
 const maxPlaces = 500
 
 // insert inserts a text at the first place from an offset on, or at the first end of a line, with which the file reads
-// as its documents do, in which the caller has made the change.
-func (s *source) insert(from int, atLineEnd bool, text string) error {
-	want, err := valuesOf(s.documents)
-	if err != nil {
-		return errPlace
-	}
-	for at, tried := from, 0; at <= len(s.after) && tried < maxPlaces; at++ {
-		if atLineEnd && at < len(s.after) && s.after[at] != '\r' && s.after[at] != '\n' {
+// as its documents do, in which the caller has made the change. After an error the file is as before.
+func (f *file) insert(from int, atLineEnd bool, text string) error {
+	want, err := valuesOf(f.documents)
+	for at, tried := from, 0; err == nil && at <= len(f.after) && tried < maxPlaces; at++ {
+		if atLineEnd && at < len(f.after) && f.after[at] != '\r' && f.after[at] != '\n' {
 			continue
 		}
 		tried++
-		edited := slices.Concat(s.after[:at], []byte(text), s.after[at:])
-		documents, err := parse(edited)
-		if err != nil {
-			continue
-		}
-		if got, err := valuesOf(documents); err == nil && reflect.DeepEqual(want, got) {
-			return s.read(edited)
+		edited := slices.Concat(f.after[:at], []byte(text), f.after[at:])
+		if _, got, err := parse(edited); err == nil && reflect.DeepEqual(want, got) {
+			return f.parse(edited)
 		}
 	}
-	return errPlace
+	return errors.Join(errPlace, f.parse(f.after)) // which has been read before
 }

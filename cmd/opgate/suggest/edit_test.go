@@ -6,6 +6,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/opgate/opgate/rules/bundle"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 const head = `apiVersion: policy.open-cluster-management.io/v1beta2
@@ -23,8 +26,9 @@ spec:
 var (
 	next = step{namespace: "shop", pkg: "etcd", from: "etcd.v0.9.2", source: "installplan shop/install-x7",
 		versions: []version{{"etcd.v0.9.4", "0.9.4", "sha256:" + strings.Repeat("a", 64)}},
-		consent:  []held{{"policies/etcd", "sha256:" + strings.Repeat("c", 64), "it changes webhooks"}}}
-	newer = step{refused: []string{"OperatorPolicy policies/etcd"}, namespace: "shop", pkg: "etcd", from: "etcd.v0.9.2", source: "catalog",
+		reasons: []verdict.Reason{{Rule: bundle.RuleConsent, Source: "OperatorPolicy policies/etcd",
+			Digest: "sha256:" + strings.Repeat("c", 64), Message: "it changes webhooks"}}}
+	newer = step{reasons: []verdict.Reason{{Rule: bundle.RuleVersion, Source: "OperatorPolicy policies/etcd"}}, namespace: "shop", pkg: "etcd", from: "etcd.v0.9.2", source: "catalog",
 		versions: []version{{"etcd.v0.9.3", "0.9.3", ""}, {"etcd.v0.9.4", "0.9.4", ""}}}
 	suffixed = step{namespace: "shop", pkg: "etcd", from: "etcd.v0.9.2", source: "catalog",
 		versions: []version{{"etcd.v0.9.4", "0.9.4-next", ""}}}
@@ -131,7 +135,7 @@ func TestEdits(t *testing.T) {
 			if len(found.faults) > 0 {
 				t.Errorf("%s: %q", c.name, found.faults)
 			}
-			if got := string(found.sources[0].after); got != want {
+			if got := string(found.files[0].after); got != want {
 				t.Errorf("%s: got\n%q\nwant\n%q", c.name, got, want)
 			}
 		}
@@ -153,11 +157,11 @@ func TestNotInPlace(t *testing.T) {
 		{"in a text", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  policy: |\n    " + indented(head, "    ") +
 			"      versions: [etcd.v0.9.2]\n", "an OperatorPolicy in a text, on line 5, cannot be edited in place"},
 		{"list by an alias", strings.Replace(head, "kind:", "x: &allowed [etcd.v0.9.2]\nkind:", 1) + "  versions: *allowed\n",
-			"spec.versions comes from an anchor, and cannot be edited in place"},
+			"spec.versions comes from an anchor or has one, and cannot be edited in place"},
 		{"list for others", head + "  versions: &allowed [etcd.v0.9.2]\n  urgent: *allowed\n",
-			"spec.versions is what others have by an anchor, and cannot be edited in place"},
+			"spec.versions comes from an anchor or has one, and cannot be edited in place"},
 		{"merge key", strings.Replace(head, "kind:", "x: &base {versions: [etcd.v0.9.2]}\nkind:", 1) + "  <<: *base\n",
-			"spec.versions comes from an anchor, and cannot be edited in place"},
+			"spec.versions comes from an anchor or has one, and cannot be edited in place"},
 		{"digest not known", head + "  versions: ['etcd.v0.9.2@sha256:" + strings.Repeat("b", 64) + "']\n",
 			"spec.versions has names with digests, and that of etcd.v0.9.3 is not known"},
 		{"twice", head + "  versions: [etcd.v0.9.2]\n---\n" + head + "  versions: [etcd.v0.9.2]\n",
@@ -176,7 +180,7 @@ func TestNotInPlace(t *testing.T) {
 		if len(found.faults) != 1 || !strings.Contains(found.faults[0], c.want) {
 			t.Errorf("%s: got %q, want %q", c.name, found.faults, c.want)
 		}
-		for _, at := range found.sources {
+		for _, at := range found.files {
 			if string(at.after) != c.text {
 				t.Errorf("%s: it is edited", c.name)
 			}

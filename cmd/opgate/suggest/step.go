@@ -37,37 +37,32 @@ type step struct {
 	versions []version
 	// source is where it was found.
 	source string
-	// consent are the changes that policies hold, others is what else holds it.
-	consent []held
-	others  []string
-	// policies are those that do not allow it, by namespace/name.
-	policies []string
-	// refused are those that do not allow the version.
-	refused []string
+	// reasons are what holds it.
+	reasons []verdict.Reason
+	// changes are the fields that are edited, where each is written, and what is added to it.
+	changes []string
 }
-
-// held is a change that a policy holds, by namespace/name, until its digest is accepted.
-type held struct{ policy, digest, message string }
 
 func (s *step) to() *version { return &s.versions[len(s.versions)-1] }
 
 // waiting returns the steps of the plans that wait for approval.
-func waiting(state *snapshot.Snapshot, only func(types.NamespacedName) bool, now time.Time) (steps []step) {
+func waiting(state *snapshot.Snapshot, now time.Time) (steps []step) {
 	c := &inspect.Cluster{Snapshot: state, Now: now}
 	for ns := range state.All() {
 		for _, plan := range ns.Plans() {
-			key := types.NamespacedName{Namespace: ns.Name(), Name: plan.Metadata.Name}
-			if !ns.Waits(plan) || !only(key) {
+			if !ns.Waits(plan) {
 				continue
 			}
+			source := sourceOf(types.NamespacedName{Namespace: ns.Name(), Name: plan.Metadata.Name})
 			judged := c.JudgePlan(plan)
 			for _, r := range carrier.Replacements(ns, plan) {
-				s := step{namespace: ns.Name(), pkg: r.Package, from: r.From, source: "installplan " + key.String(),
+				s := step{namespace: ns.Name(), pkg: r.Package, from: r.From, source: source,
 					versions: []version{{r.CSV, r.Version, plan.BundleDigest(r.CSV)}}}
-				i := slices.IndexFunc(judged.CSVs, func(v verdict.CSV) bool { return v.CSV == r.CSV })
 				for _, reason := range judged.Reasons {
-					if i >= 0 && slices.Contains(judged.CSVs[i].Because, reason.Message) {
-						s.note(reason.Rule, reason.Source, reason.Message, reason.Digest)
+					if slices.ContainsFunc(judged.CSVs, func(v verdict.CSV) bool {
+						return v.CSV == r.CSV && slices.Contains(v.Because, reason.Message)
+					}) {
+						s.reasons = append(s.reasons, reason)
 					}
 				}
 				steps = append(steps, s)
@@ -77,33 +72,38 @@ func waiting(state *snapshot.Snapshot, only func(types.NamespacedName) bool, now
 	return steps
 }
 
-// note notes what holds the step beside its version.
-func (s *step) note(rule verdict.RuleID, source, message, digest string) {
-	policy, ofPolicy := strings.CutPrefix(source, verdict.KindOperatorPolicy+" ")
-	if ofPolicy {
-		s.policies = append(s.policies, policy)
-	}
-	switch {
-	case rule == bundle.RuleVersion || rule == bundle.RuleVersionRange:
-		s.refused = append(s.refused, source)
-	case ofPolicy && rule == bundle.RuleConsent && olm.ValidDigest(digest):
-		s.consent = append(s.consent, held{policy, digest, message})
-	default:
-		s.others = append(s.others, message)
-	}
+func sourceOf(plan types.NamespacedName) string { return "installplan " + plan.String() }
+
+// isVersion reports whether a reason is that a policy does not allow the version.
+func isVersion(r verdict.Reason) bool {
+	return r.Rule == bundle.RuleVersion || r.Rule == bundle.RuleVersionRange
 }
 
-// remaining returns what holds the step also with the edit.
-func (s *step) remaining(acceptChanges bool) (why []string) {
-	for _, c := range s.consent {
-		if !acceptChanges {
-			why = append(why, text.Escape(c.message))
+// policyOf returns the OperatorPolicy that a reason is of, by namespace/name; "" for another source.
+func policyOf(r verdict.Reason) string {
+	key, ok := strings.CutPrefix(r.Source, verdict.KindOperatorPolicy+" ")
+	if !ok {
+		return ""
+	}
+	return key
+}
+
+// isConsent reports whether a reason is a change that a policy holds until its digest is accepted.
+func isConsent(r verdict.Reason) bool {
+	return r.Rule == bundle.RuleConsent && policyOf(r) != "" && olm.ValidDigest(r.Digest)
+}
+
+// split returns what accepted changes, and what else holds the step also with the edit, as messages.
+func (s *step) split(acceptChanges bool) (accepted, remaining []string) {
+	for _, r := range s.reasons {
+		switch {
+		case isConsent(r) && acceptChanges:
+			accepted = append(accepted, text.Escape(r.Message))
+		case !isVersion(r):
+			remaining = append(remaining, text.Escape(r.Message))
 		}
 	}
-	for _, other := range s.others {
-		why = append(why, text.Escape(other))
-	}
-	return why
+	return accepted, remaining
 }
 
 // fault returns why the versions of a step are not written into a policy: plans may name anything.
@@ -132,22 +132,18 @@ const (
 	toNewest = "newest"
 )
 
-var targets = []string{toNext, toPatch, toNewest}
-
-// readPath returns the steps that open a path as far as --to: one, or none for a path that is at its end.
+// readPath returns the step that opens a path as far as --to; none for a path that is at its end.
 func readPath(name string, stdin io.Reader, to string) ([]step, error) {
-	var raw []byte
-	var err error
-	if name == cli.StandardInput {
-		raw, err = io.ReadAll(io.LimitReader(stdin, manifests.MaxInput))
-	} else {
-		raw, err = os.ReadFile(name) //nolint:gosec // a file that the user names
-	}
-	if err != nil {
-		return nil, err
+	if name != cli.StandardInput {
+		file, err := os.Open(name) //nolint:gosec // a file that the user names
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close() //nolint:errcheck // it is only read
+		stdin = file
 	}
 	var p plan.Result
-	if json.Unmarshal(raw, &p) != nil || p.Package == "" || p.Namespace == "" {
+	if json.NewDecoder(io.LimitReader(stdin, manifests.MaxInput)).Decode(&p) != nil || p.Package == "" || p.Namespace == "" {
 		return nil, fmt.Errorf("%s is no JSON of \"opgate plan\"", name)
 	}
 	s := step{namespace: p.Namespace, pkg: p.Package, from: p.Installed, source: "the path of " + p.Package}
@@ -157,7 +153,8 @@ func readPath(name string, stdin io.Reader, to string) ([]step, error) {
 		}
 		s.versions = append(s.versions, version{hop.CSV, hop.Version, olm.ImageDigest(hop.Image)})
 		for _, r := range hop.Reasons {
-			s.note(r.Rule, r.Source, r.Message, hop.Digest)
+			s.reasons = append(s.reasons,
+				verdict.Reason{Rule: r.Rule, Source: r.Source, Message: r.Message, Digest: hop.Digest})
 		}
 	}
 	if len(s.versions) == 0 {
@@ -168,10 +165,7 @@ func readPath(name string, stdin io.Reader, to string) ([]step, error) {
 
 // samePatches reports whether two versions have the same major and minor numbers.
 func samePatches(a, b string) bool {
-	from, err := semver.Parse(a)
-	if err != nil {
-		return false
-	}
+	from, unread := semver.Parse(a)
 	to, err := semver.Parse(b)
-	return err == nil && from.Major == to.Major && from.Minor == to.Minor
+	return unread == nil && err == nil && from.Major == to.Major && from.Minor == to.Minor
 }
