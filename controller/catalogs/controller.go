@@ -188,14 +188,7 @@ func (r *Controller) compare(ctx context.Context, of olm.Catalog, digest string,
 	if s.Facts().Version == "" {
 		return errors.New("the version of the cluster is not known yet")
 	}
-	poll, err := r.record(ctx, of, digest, offered, s)
-	if err != nil || poll == nil {
-		return err
-	}
-	r.Log.Info("packages of a catalog compared", "catalog", of.Namespace+"/"+of.Name, "image", poll.Image,
-		"from", poll.From, "packages", poll.Packages,
-		"changed", poll.Changed, "backwards", poll.Backwards, "foreign", poll.Foreign)
-	return nil
+	return r.record(ctx, of, digest, offered, s)
 }
 
 // offered lists the newest versions of all packages of a catalog, and all versions of some. The package server serves
@@ -259,31 +252,30 @@ func share(data map[string]string, asking []fair.Claim[olm.Catalog], in *snapsho
 	return left
 }
 
-// record records what an image of a catalog offers, in the ConfigMap with the records of catalogs, and returns what the
-// image changed; nil if the record says so already. A record that cannot be read is not replaced: a jump would be
-// forgotten.
+// record records what an image of a catalog offers, in the ConfigMap with the records of catalogs. A record that cannot
+// be read is not replaced: a jump would be forgotten.
 func (r *Controller) record(ctx context.Context, of olm.Catalog, digest string, offered catalog.Offered, s *snapshot.Snapshot,
-) (*catalog.Poll, error) {
+) error {
 	key := catalog.RecordKey(of)
 	if key == "" {
-		return nil, errors.New("the names of the catalog are too long for a record")
+		return errors.New("the names of the catalog are too long for a record")
 	}
 	stored := &corev1.ConfigMap{}
 	err := r.reader.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: catalog.RecordsName}, stored)
 	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("read ConfigMap %s/%s: %w", r.Namespace, catalog.RecordsName, err)
+		return fmt.Errorf("read ConfigMap %s/%s: %w", r.Namespace, catalog.RecordsName, err)
 	}
 	var before *catalog.Record
 	if text := stored.Data[key]; text != "" {
 		if before, err = catalog.DecodeRecord(text); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	on := catalog.Platform{Kubernetes: s.Facts().Version, OpenShift: s.Facts().OpenShift}
 	next, err := before.Next(of, digest, offered, on)
 	r.Full("versions", of.Namespace+"/"+of.Name, next.Left)
 	if err != nil || !next.Changed {
-		return nil, err
+		return err
 	}
 	if stored.Data == nil {
 		stored.Data = map[string]string{}
@@ -295,14 +287,8 @@ func (r *Controller) record(ctx context.Context, of olm.Catalog, digest string, 
 			Labels: map[string]string{metakey.ManagedBy: owned.ManagedBy}}
 	}
 	if err := r.Writer.Put(ctx, stored); err != nil { // after a conflict everything is read again
-		return nil, fmt.Errorf("write ConfigMap %s/%s: %w", r.Namespace, catalog.RecordsName, err)
+		return fmt.Errorf("write ConfigMap %s/%s: %w", r.Namespace, catalog.RecordsName, err)
 	}
-	if stored.Data[key] == "" {
-		return nil, nil //nolint:nilnil // it has no room
-	}
-	after, err := catalog.DecodeRecord(next.Text)
-	if err != nil {
-		return nil, err
-	}
-	return &after.Polls[len(after.Polls)-1], nil
+	r.Log.Info("packages of a catalog compared", "catalog", of.Namespace+"/"+of.Name, "image", digest)
+	return nil
 }
