@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	kjson "sigs.k8s.io/json"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
@@ -210,30 +212,18 @@ type Deployment struct {
 func decodeDeployment(raw []byte) (any, error) {
 	var o struct {
 		Metadata struct {
-			Namespace  string `json:"namespace"`
-			Generation int64  `json:"generation"`
+			Generation int64 `json:"generation"`
 		} `json:"metadata"`
 		Spec struct {
-			Replicas *int64 `json:"replicas"`
+			Replicas *int32 `json:"replicas"`
 		} `json:"spec"`
-		Status struct {
-			ObservedGeneration  int64 `json:"observedGeneration"`
-			UnavailableReplicas int64 `json:"unavailableReplicas"`
-			AvailableReplicas   int64 `json:"availableReplicas"`
-			Conditions          []struct {
-				Reason string `json:"reason"`
-			} `json:"conditions"`
-		} `json:"status"`
+		Status appsv1.DeploymentStatus `json:"status"`
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &o); err != nil {
 		return nil, err
 	}
-	d, wanted := &Deployment{}, int64(1)
-	if o.Spec.Replicas != nil {
-		wanted = *o.Spec.Replicas
-	}
-	d.Available = o.Status.ObservedGeneration >= o.Metadata.Generation &&
-		o.Status.UnavailableReplicas == 0 && o.Status.AvailableReplicas >= wanted
+	d := &Deployment{Available: o.Status.ObservedGeneration >= o.Metadata.Generation &&
+		o.Status.UnavailableReplicas == 0 && o.Status.AvailableReplicas >= ptr.Deref(o.Spec.Replicas, 1)}
 	for _, c := range o.Status.Conditions {
 		d.Stalled = d.Stalled || c.Reason == "ProgressDeadlineExceeded"
 	}

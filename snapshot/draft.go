@@ -171,7 +171,7 @@ func (d *draft) setNamespaces() {
 			last = &entry{}
 		}
 		if len(e.objects) == 0 {
-			d.setGlobal(name, last.global, nil)
+			d.installedGlobally(last.global, nil)
 			namespaces.Remove(name)
 			continue
 		}
@@ -181,7 +181,7 @@ func (d *draft) setNamespaces() {
 		} else {
 			next.judged = d.judged(name, e.objects)
 			next.global = next.globalPackages()
-			d.setGlobal(name, last.global, next.global)
+			d.installedGlobally(last.global, next.global)
 		}
 		namespaces.Set(name, next)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -214,11 +215,6 @@ func (d *Definition) GroupKind() schema.GroupKind {
 	return schema.GroupKind{Group: d.Group, Kind: d.Kind}
 }
 
-type definitionNames struct {
-	Kind   string `json:"kind"`
-	Plural string `json:"plural"`
-}
-
 func decodeDefinition(raw []byte) (any, error) {
 	var o struct {
 		Metadata struct {
@@ -227,22 +223,16 @@ func decodeDefinition(raw []byte) (any, error) {
 			Annotations map[string]string `json:"annotations"`
 		} `json:"metadata"`
 		Spec struct {
-			Group    string          `json:"group"`
-			Scope    string          `json:"scope"`
-			Names    definitionNames `json:"names"`
+			Group    string                                        `json:"group"`
+			Scope    apiextensionsv1.ResourceScope                 `json:"scope"`
+			Names    apiextensionsv1.CustomResourceDefinitionNames `json:"names"`
 			Versions []struct {
 				Name    string `json:"name"`
 				Served  bool   `json:"served"`
 				Storage bool   `json:"storage"`
 			} `json:"versions"`
 		} `json:"spec"`
-		Status struct {
-			AcceptedNames definitionNames `json:"acceptedNames"`
-			Conditions    []struct {
-				Type   string `json:"type"`
-				Status string `json:"status"`
-			} `json:"conditions"`
-		} `json:"status"`
+		Status apiextensionsv1.CustomResourceDefinitionStatus `json:"status"`
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &o); err != nil {
 		return nil, err
@@ -254,7 +244,7 @@ func decodeDefinition(raw []byte) (any, error) {
 		// Requested names may be taken; the accepted ones count.
 		Kind:       cmp.Or(o.Status.AcceptedNames.Kind, o.Spec.Names.Kind),
 		Plural:     cmp.Or(o.Status.AcceptedNames.Plural, o.Spec.Names.Plural),
-		Namespaced: o.Spec.Scope == "Namespaced",
+		Namespaced: o.Spec.Scope == apiextensionsv1.NamespaceScoped,
 		Template:   o.Metadata.Labels[metakey.PolicyType] == dependency.LabelTemplateValue,
 
 		Annotations: digest(o.Metadata.Annotations),
@@ -275,7 +265,8 @@ func decodeDefinition(raw []byte) (any, error) {
 	}
 	slices.SortFunc(d.Versions, func(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) })
 	for _, c := range o.Status.Conditions {
-		d.Established = d.Established || c.Type == "Established" && c.Status == "True" && len(d.Versions) > 0
+		d.Established = d.Established || c.Type == apiextensionsv1.Established &&
+			c.Status == apiextensionsv1.ConditionTrue && len(d.Versions) > 0
 	}
 	return d, nil
 }

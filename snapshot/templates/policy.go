@@ -161,21 +161,10 @@ func blank(value any) bool {
 	return false
 }
 
-// contains reports whether a string of generic JSON contains a text.
+// contains reports whether a string of generic JSON contains a text, which JSON encodes as it is.
 func contains(value any, text string) bool {
-	switch value := value.(type) {
-	case string:
-		return strings.Contains(value, text)
-	case []any:
-		return slices.ContainsFunc(value, func(item any) bool { return contains(item, text) })
-	case map[string]any:
-		for name, item := range value {
-			if strings.Contains(name, text) || contains(item, text) {
-				return true
-			}
-		}
-	}
-	return false
+	raw, err := json.Marshal(value)
+	return err == nil && strings.Contains(string(raw), text)
 }
 
 // generic returns a value as generic JSON.
