@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -36,8 +35,8 @@ type Feed struct {
 	led  chan struct{}
 	lead sync.Once
 
-	// optional are the optional kinds of the leader, which are followed while they are defined.
-	optional map[*Kind]*defined
+	// optional are the optional kinds of the leader, each with the version in which it is followed.
+	optional map[*Kind]chan string
 
 	mu      sync.Mutex
 	pending []event
@@ -93,10 +92,10 @@ type FeedOptions struct {
 func NewFeed(o FeedOptions) *Feed {
 	f := &Feed{FeedOptions: o, absentPause: unfollowedPause, changed: make(chan struct{}, 1), led: make(chan struct{}),
 		builder: Builder{Unjudged: o.Unjudged, CatalogNamespaces: o.CatalogNamespaces}}
-	f.optional = map[*Kind]*defined{}
+	f.optional = map[*Kind]chan string{}
 	for _, kind := range kinds {
-		if kind.Optional && kind.Readers == Leader && !slices.Contains(o.Omitted, kind) {
-			f.optional[kind] = &defined{versions: make(chan string, 1)}
+		if kind.Optional && kind.Readers == Leader {
+			f.optional[kind] = make(chan string, 1)
 		}
 	}
 	f.reader.Unreadable = func(kind *Kind, key types.NamespacedName, err error) {
@@ -130,15 +129,23 @@ func (f *Feed) Start(ctx context.Context) error {
 	if f.Packages != nil {
 		f.builder.Packages = f.Packages.Version
 	}
-	policies, others := (<-chan struct{})(nil), []<-chan struct{}{}
+	policies, others, built := (<-chan struct{})(nil), []<-chan struct{}{}, make(chan struct{})
 	var running sync.WaitGroup
 	defer running.Wait()
 	for _, kind := range kinds {
-		if kind.Readers == Leader || kind.Readers == Ordering && !f.Ordering || kind.Own && f.Namespace == "" {
+		switch {
+		case kind.Readers == Ordering && !f.Ordering || kind.Own && f.Namespace == "":
+			continue
+		case kind.Readers == Leader:
+			running.Go(func() {
+				if wait(ctx, built, f.led) {
+					f.followAsLeader(ctx, &running, kind)
+				}
+			})
 			continue
 		}
 		for _, namespace := range f.namespacesOf(kind) {
-			versions := only(kind.Version)
+			versions := (<-chan string)(only(kind.Version))
 			if kind == OperatorPolicies && f.PolicyVersions != nil {
 				versions = f.PolicyVersions
 			}
@@ -158,22 +165,20 @@ func (f *Feed) Start(ctx context.Context) error {
 	if !wait(ctx, policies) {
 		return nil
 	}
-	led := f.led
+	f.build()
+	close(built)
 	for {
-		f.build()
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-f.changed:
-		case <-led:
-			led = nil
-			f.followLeader(ctx, &running)
+			f.build()
 		}
 	}
 }
 
 // only returns a channel with one version, which stays.
-func only(version string) <-chan string {
+func only(version string) chan string {
 	versions := make(chan string, 1)
 	versions <- version
 	return versions
@@ -306,13 +311,14 @@ func (f *Feed) build() {
 	events := f.pending
 	f.pending = nil
 	f.mu.Unlock()
-	if len(events) == 0 && f.Store.Load() != nil {
+	last := f.Store.Load()
+	if len(events) == 0 && last != nil {
 		return
 	}
 	next, change := f.builder.build(f.Now(), events)
 	f.Store.replace(next, change)
 	f.catalogsChanged(change)
-	f.followDefined(next)
+	f.followDefined(last, next)
 	f.Log.V(1).Info("snapshot built", "generation", next.generation, "namespaces", change.Namespaces)
 	next.judgeWaiting(change.Namespaces)
 }

@@ -292,6 +292,7 @@ type partialObject struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Metadata   struct {
+		Namespace         string `json:"namespace"`
 		Name              string `json:"name"`
 		CreationTimestamp string `json:"creationTimestamp"`
 	} `json:"metadata"`
@@ -336,8 +337,7 @@ func (r *reader) installed(ctx context.Context, replaces *state.Replacement, man
 }
 
 func isDefinition(h *partialObject) bool {
-	return schema.FromAPIVersionAndKind(h.APIVersion, h.Kind).GroupKind() ==
-		schema.GroupKind{Group: definitions.Group, Kind: "CustomResourceDefinition"}
+	return resources[schema.FromAPIVersionAndKind(h.APIVersion, h.Kind).GroupKind()] == definitions
 }
 
 // installedCSV returns the installed ClusterServiceVersion.

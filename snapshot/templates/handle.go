@@ -62,8 +62,7 @@ func (r *Resolver) handle(ctx context.Context, key types.NamespacedName) (retry 
 		completed.Spec.Subscription.Namespace = namespace
 		retry = retry || again
 	}
-	r.publish(key, e, &snapshot.Completion{Generation: op.Generation, UID: op.UID, Policy: completed,
-		Problems: problems}, waitsFor)
+	r.publish(key, e, &snapshot.Completion{Policy: completed, Problems: problems}, waitsFor)
 	return retry
 }
 
@@ -98,7 +97,7 @@ func (r *Resolver) fillIn(
 // publish publishes a resolution if it differs from the last one.
 func (r *Resolver) publish(key types.NamespacedName, e *entry, found *snapshot.Completion, waitsFor string) {
 	r.mu.Lock()
-	if e.op == nil || e.op.UID != found.UID || e.op.Generation != found.Generation {
+	if e.op == nil || e.op.UID != found.Policy.UID || e.op.Generation != found.Policy.Generation {
 		r.mu.Unlock()
 		return // forgotten, or a newer state is queued
 	}
@@ -145,7 +144,15 @@ func (r *Resolver) resolveParts(
 	if len(here) == 0 {
 		return problems, false
 	}
-	answers, retry := r.run(ctx, key, e, scope, here)
+	if e.session == nil {
+		var err error
+		if e.session, err = r.open(ctx, key, func() { r.queue.Add(key) }); err != nil {
+			return append(problems, err.Error()), true
+		}
+	}
+	limited, cancel := context.WithTimeout(ctx, maxTime)
+	defer cancel()
+	answers, retry := e.session.resolve(limited, scope, here)
 	for i, p := range here {
 		if answers[i].problem != "" {
 			problems = append(problems, p.Path+" does not resolve: "+answers[i].problem)
@@ -156,21 +163,6 @@ func (r *Resolver) resolveParts(
 		}
 	}
 	return problems, retry
-}
-
-// run resolves parts, in a new session if there is none.
-func (r *Resolver) run(
-	ctx context.Context, key types.NamespacedName, e *entry, scope scope, parts []part,
-) (_ []answer, retry bool) {
-	if e.session == nil {
-		var err error
-		if e.session, err = r.open(ctx, key, func() { r.queue.Add(key) }); err != nil {
-			return all(parts, err.Error()), true
-		}
-	}
-	limited, cancel := context.WithTimeout(ctx, maxTime)
-	defer cancel()
-	return e.session.resolve(limited, scope, parts)
 }
 
 func all(parts []part, problem string) []answer {

@@ -73,12 +73,8 @@ func openSession(
 	}
 	httpClient := &http.Client{Transport: s.transport}
 	dynamicClient, err := dynamic.NewForConfigAndClient(config, httpClient)
-	if err != nil {
-		cancel()
-		return nil, fmt.Errorf("make a client for templates: %w", err)
-	}
-	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
-	if err != nil {
+	discoveryClient, failed := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
+	if err := errors.Join(err, failed); err != nil {
 		cancel()
 		return nil, fmt.Errorf("make a client for templates: %w", err)
 	}
@@ -192,7 +188,7 @@ func (s *session) resolvePart(l *limits, functions template.FuncMap, p *part) (a
 	}
 	var value any
 	if err == nil {
-		value, err = parsed(result.ResolvedJSON)
+		err = json.Unmarshal(result.ResolvedJSON, &value)
 	}
 	if err != nil {
 		// The library quotes the whole template before the cause.
