@@ -319,14 +319,6 @@ func decodeCatalog(raw []byte) (any, error) {
 	return c, nil
 }
 
-func addCatalog(to *rules.Cluster, c *olm.CatalogSource) {
-	to.Facts.AddCatalog(olm.Catalog{Namespace: c.Metadata.Namespace, Name: c.Metadata.Name}, c)
-}
-
-func addPod(to *rules.Cluster, pod *olm.CatalogPod) { to.Facts.AddServed(pod.Catalog, pod.Digest) }
-
-func addService(to *rules.Cluster, service *olm.CatalogService) { to.Facts.AddService(service) }
-
 // notUpgradeable is why a ClusterServiceVersion must not be replaced now.
 type notUpgradeable struct{ csv, why string }
 

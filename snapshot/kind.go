@@ -87,7 +87,8 @@ func InCluster() Subject { return Subject{cluster: true} }
 // The kinds of the store.
 var (
 	OperatorPolicies = &Kind{GroupVersionKind: policyv1beta2.GroupVersion.WithKind(policyv1beta2.Kind),
-		Resource: "operatorpolicies", decode: decodePolicy, salvage: salvagePolicy, add: addPolicy}
+		Resource: "operatorpolicies", decode: decodePolicy, salvage: salvagePolicy,
+		add: adding(func(to *rules.Cluster, stored *storedPolicy) { to.AddPolicy(stored.policy) })}
 	Constraints = &Kind{GroupVersionKind: constraintv1.GroupVersion.WithKind(constraintv1.Kind),
 		Resource: "constraints", ClusterScoped: true,
 		decode: decodeConstraint, salvage: salvageConstraint,
@@ -114,15 +115,19 @@ var (
 		Resource: policyv1beta1.PolicySetResource, Readers: Ordering, decode: decodeMembers, salvage: salvageMembers}
 
 	CatalogSources = &Kind{GroupVersionKind: olm.CatalogSourceGVK, Resource: "catalogsources", skipUnchanged: true,
-		decode: decodeCatalog, add: adding(addCatalog)}
+		decode: decodeCatalog, add: adding(func(to *rules.Cluster, c *olm.CatalogSource) {
+			to.Facts.AddCatalog(olm.Catalog{Namespace: c.Metadata.Namespace, Name: c.Metadata.Name}, c)
+		})}
 	Pods = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: "pods",
 		Readers: Facts, skipUnchanged: true, Selector: metakey.CatalogSource,
 		// one that does not decode shows nothing of its image
-		decode: optional(olm.DecodeCatalogPod), add: adding(addPod)}
+		decode: optional(olm.DecodeCatalogPod),
+		add:    adding(func(to *rules.Cluster, pod *olm.CatalogPod) { to.Facts.AddServed(pod.Catalog, pod.Digest) })}
 	// Services are those by which OLM connects to catalogs.
 	Services = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Service"}, Resource: "services",
 		Readers: Facts, skipUnchanged: true, Selector: metakey.ServiceHash,
-		decode: optional(olm.DecodeCatalogService), add: adding(addService)}
+		decode: optional(olm.DecodeCatalogService),
+		add:    adding(func(to *rules.Cluster, s *olm.CatalogService) { to.Facts.AddService(s) })}
 	// Records are the ConfigMaps with what the images of catalogs changed, and with what was installed in each
 	// namespace.
 	Records = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps",
