@@ -9,7 +9,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	kjson "sigs.k8s.io/json"
 
@@ -29,13 +28,6 @@ import (
 type storedConstraint struct {
 	object     *constraintv1.Constraint
 	definition *constraint.Definition
-}
-
-// storedNamespace is the part of a namespace that is stored.
-type storedNamespace struct {
-	uid                 types.UID
-	labels, annotations map[string]string
-	deleting            bool
 }
 
 // decodeObject decodes an object without the status, finalizers and annotations that controllers write. Large metadata
@@ -96,14 +88,13 @@ func decodeNamespace(raw []byte) (any, error) {
 	if len(n.Annotations) == 0 {
 		n.Annotations = nil
 	}
-	return &storedNamespace{uid: n.UID, labels: n.Labels, annotations: n.Annotations,
-		deleting: n.DeletionTimestamp != nil}, nil
+	return &metav1.ObjectMeta{UID: n.UID, Labels: n.Labels, Annotations: n.Annotations,
+		DeletionTimestamp: n.DeletionTimestamp}, nil
 }
 
 func addNamespace(to *rules.Cluster, in string, value any) {
-	n := value.(*storedNamespace)
-	into := to.Namespace(in)
-	into.Exists, into.UID, into.Labels, into.Deleting = true, string(n.uid), n.labels, n.deleting
+	n, into := value.(*metav1.ObjectMeta), to.Namespace(in)
+	into.Exists, into.UID, into.Labels, into.Deleting = true, string(n.UID), n.Labels, n.DeletionTimestamp != nil
 }
 
 func decodeSubscription(raw []byte) (any, error) {

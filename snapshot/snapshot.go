@@ -161,7 +161,8 @@ func (s *Snapshot) Object(kind *Kind, concern Subject, key types.NamespacedName)
 		return o
 	}
 	objects := s.Objects(kind, concern)
-	i, found := slices.BinarySearchFunc(objects, &Object{kind: kind, ObjectMeta: metaOf(key)}, compare)
+	named := metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}
+	i, found := slices.BinarySearchFunc(objects, &Object{kind: kind, ObjectMeta: named}, compare)
 	if !found {
 		return nil
 	}
@@ -170,8 +171,8 @@ func (s *Snapshot) Object(kind *Kind, concern Subject, key types.NamespacedName)
 
 // NamespaceAnnotations returns the annotations opgate.io/... of a namespace. They must not be modified.
 func (s *Snapshot) NamespaceAnnotations(name string) map[string]string {
-	if n := valueIn[*storedNamespace](s.Find(Namespaces, types.NamespacedName{Name: name})); n != nil {
-		return n.annotations
+	if n := valueIn[*metav1.ObjectMeta](s.Find(Namespaces, types.NamespacedName{Name: name})); n != nil {
+		return n.Annotations
 	}
 	return nil
 }

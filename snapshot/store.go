@@ -155,12 +155,7 @@ func valueOf[T any](list *atomic.Pointer[[]T]) []T {
 // no progress for longer than the bound, or not a write of this process. Nothing may be judged, or done, by such a
 // snapshot.
 func (s *Store) Stale() []*Kind {
-	var stale []*Kind
-	for _, w := range valueOf(&s.watches) {
-		if w.progress.Stale() && !slices.Contains(stale, w.kind) {
-			stale = append(stale, w.kind)
-		}
-	}
+	stale := s.kindsOf(func(w watched) bool { return w.progress.Stale() })
 	for _, w := range valueOf(&s.unseen) {
 		if !s.includes(&w) && !slices.Contains(stale, w.kind) {
 			stale = append(stale, w.kind)
@@ -170,14 +165,15 @@ func (s *Store) Stale() []*Kind {
 }
 
 // Followed returns the kinds that verdicts depend on and that are watched.
-func (s *Store) Followed() []*Kind {
-	var all []*Kind
+func (s *Store) Followed() []*Kind { return s.kindsOf(func(watched) bool { return true }) }
+
+func (s *Store) kindsOf(some func(watched) bool) (kinds []*Kind) {
 	for _, w := range valueOf(&s.watches) {
-		if !slices.Contains(all, w.kind) {
-			all = append(all, w.kind)
+		if some(w) && !slices.Contains(kinds, w.kind) {
+			kinds = append(kinds, w.kind)
 		}
 	}
-	return all
+	return kinds
 }
 
 // Names returns the resources of kinds, for messages.

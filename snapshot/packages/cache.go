@@ -100,7 +100,9 @@ type entry struct {
 // New returns a cache. Start runs it.
 func New(o Options) *Cache {
 	return &Cache{Options: o, entries: map[query]*entry{}, queue: supply.NewQueue[query](firstRetry, lastRetry),
-		fetch: func(ctx context.Context, q query) (*catalog.Package, error) { return Fetch(ctx, o.Client, q.pkg, q.catalog) }}
+		fetch: func(ctx context.Context, q query) (*catalog.Package, error) {
+			return Fetch(ctx, o.Client, q.pkg, q.catalog)
+		}}
 }
 
 // Get returns a package of a catalog; a zero source, or one with an empty part, is any catalog that has the package. It

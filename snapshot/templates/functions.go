@@ -152,7 +152,7 @@ func (l *limits) lookedUp(value any) error {
 }
 
 func fromYAML(text string) (value any, err error) {
-	if anchors(text) {
+	if anchor.MatchString(text) {
 		return nil, limitErrorf("the functions of templates read no YAML with anchors")
 	}
 	return value, yaml.Unmarshal([]byte(text), &value)
@@ -166,24 +166,12 @@ func toYAML(value any) (string, error) {
 	return strings.TrimSuffix(out.String(), "\n"), err
 }
 
-// anchors reports whether a text that is read as YAML may define an anchor: a few aliases of it are a large document.
-func anchors(text string) bool { return marks(text, '&') }
-
-// marks reports whether a character begins a word: it follows neither a letter nor a digit, and is followed by one, or
-// by _ or -.
-func marks(text string, mark byte) bool {
-	for i := range len(text) - 1 {
-		if text[i] == mark && (i == 0 || !word(text[i-1])) &&
-			(word(text[i+1]) || text[i+1] == '_' || text[i+1] == '-') {
-			return true
-		}
-	}
-	return false
-}
-
-func word(c byte) bool {
-	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
-}
+// anchor and alias match text that YAML may take for one: a word that begins with & or *. A few aliases of an anchor are a
+// large document.
+var (
+	anchor = regexp.MustCompile(`(^|[^0-9A-Za-z])&[0-9A-Za-z_-]`)
+	alias  = regexp.MustCompile(`(^|[^0-9A-Za-z])\*[0-9A-Za-z_-]`)
+)
 
 // checks are of functions that may make or do more than what they are given bounds. They refuse before anything is
 // made.

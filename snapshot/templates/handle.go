@@ -3,6 +3,7 @@ package templates
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -177,7 +178,10 @@ const (
 	maxLookup = 16 << 20
 )
 
-var errTooLarge = errors.New("the lookup finds more than 16 MiB; give a name, a namespace or a selector")
+var (
+	errTooLarge = errors.New("the lookup finds more than 16 MiB; give a name, a namespace or a selector")
+	errNoAnswer = fmt.Errorf("no answer within %s: %w", requestTimeout, context.DeadlineExceeded)
+)
 
 // transport sends the requests of one session. The libraries that make them pass no context and no timeout,
 // and hold a lock while they wait.
@@ -192,17 +196,18 @@ type transport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	ctx, cancel := context.WithCancel(req.Context())
-	detach := context.AfterFunc(t.ctx, cancel)
+	ctx, cancel := context.WithCancelCause(req.Context())
+	detach := context.AfterFunc(t.ctx, func() { cancel(nil) })
+	timer := time.AfterFunc(requestTimeout, func() { cancel(errNoAnswer) })
 	end := func() {
+		timer.Stop()
 		detach()
-		cancel()
+		cancel(nil)
 	}
-	timer := time.AfterFunc(requestTimeout, cancel)
 	resp, err := t.base.RoundTrip(req.WithContext(ctx))
 	if err != nil {
-		if !timer.Stop() && t.ctx.Err() == nil && req.Context().Err() == nil {
-			err = errors.Join(context.DeadlineExceeded, errors.New("no answer within "+requestTimeout.String()))
+		if errors.Is(context.Cause(ctx), errNoAnswer) {
+			err = errNoAnswer
 		}
 		end()
 		return nil, err
@@ -214,10 +219,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if watch {
 		timer.Stop() // a watch has no time limit
 	}
-	resp.Body = &body{ReadCloser: resp.Body, left: maxLookup, watch: watch, end: func() {
-		timer.Stop()
-		end()
-	}}
+	resp.Body = &body{ReadCloser: resp.Body, left: maxLookup, watch: watch, end: end}
 	return resp, nil
 }
 

@@ -118,21 +118,12 @@ func (s *session) interrupt() {
 	s.cancel()
 }
 
-// close waits for the watches to end, at most for the library's interval between two attempts.
+// close waits for the watches to end. A request in progress, which the library holds a lock for, is ended after a second.
 func (s *session) close() {
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = s.resolver.UncacheWatcher(s.id) // it returns an error only for what is not watched
-	}()
-	patience := time.NewTimer(time.Second)
-	select {
-	case <-ended:
-	case <-patience.C:
-	}
-	patience.Stop()
+	late := time.AfterFunc(time.Second, s.cancel)
+	_ = s.resolver.UncacheWatcher(s.id) // it returns an error only for what is not watched
+	late.Stop()
 	s.cancel()
-	<-ended
 	s.stop()
 	<-s.stopped
 }
