@@ -152,7 +152,9 @@ func (f *Feed) Start(ctx context.Context) error {
 	if !wait(ctx, others...) {
 		return nil // the process is stopping
 	}
-	f.await()
+	f.mu.Lock()
+	f.awaited = f.Now()
+	f.mu.Unlock()
 	if !wait(ctx, policies) {
 		return nil
 	}
@@ -253,13 +255,6 @@ func (f *Feed) AwaitsConversion() bool {
 		return !f.awaited.IsZero() && f.Now().Sub(f.awaited) >= conversionGrace
 	}
 	return f.Store.failing(OperatorPolicies, f.failed)
-}
-
-// await records that only policies are missing.
-func (f *Feed) await() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.awaited = f.Now()
 }
 
 // noteFailure records a list or watch error of policies. Conversion does not help if they are not served, or forbidden.

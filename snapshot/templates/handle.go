@@ -148,7 +148,7 @@ func (r *Resolver) resolveParts(
 	if e.session == nil {
 		var err error
 		if e.session, err = r.open(ctx, key, func() { r.queue.Add(key) }); err != nil {
-			return append(problems, err.Error()), true
+			return append(problems, here[0].Path+" does not resolve: "+err.Error()), true
 		}
 	}
 	limited, cancel := context.WithTimeout(ctx, maxTime)
