@@ -252,15 +252,16 @@ func (c *Cache) logProblem(q query, e *entry, err error) {
 	if err != nil {
 		problem = err.Error()
 	}
-	switch problem {
-	case e.problem:
-	case "":
-		c.Log.Info("package is known again", "package", q.pkg, "catalog", catalogText(q.catalog))
-	default:
-		c.Log.Info("package is not known, it is asked for again while it is needed",
-			"package", q.pkg, "catalog", catalogText(q.catalog), "error", problem)
+	if problem == e.problem {
+		return
 	}
 	e.problem = problem
+	log := c.Log.WithValues("package", q.pkg, "catalog", catalogText(q.catalog))
+	if err == nil {
+		log.Info("package is known again")
+	} else {
+		log.Info("package is not known, it is asked for again while it is needed", "error", problem)
+	}
 }
 
 func (e *entry) wanted(now time.Time) bool { return now.Sub(e.asked) < wantedFor }

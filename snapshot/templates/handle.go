@@ -78,20 +78,16 @@ func (r *Resolver) scope(op *policyv1beta2.OperatorPolicy) scope {
 func (r *Resolver) fillIn(
 	e *entry, op, completed *policyv1beta2.OperatorPolicy,
 ) (namespace string, retry bool, problem string) {
-	r.mu.Lock()
 	if e.generation == op.Generation && e.uid == op.UID {
 		namespace = e.namespace
 	}
-	r.mu.Unlock()
 	if namespace == "" {
 		namespace = settledNamespace(op)
 	}
 	if namespace == "" {
 		namespace, retry, problem = r.namespace(completed)
 	}
-	r.mu.Lock()
 	e.namespace, e.generation, e.uid = namespace, op.Generation, op.UID
-	r.mu.Unlock()
 	return namespace, retry, problem
 }
 

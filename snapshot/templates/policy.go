@@ -143,17 +143,14 @@ func (p *part) misfit(path string) error {
 }
 
 func blank(value any) bool {
-	switch value := value.(type) {
-	case nil:
-		return true
-	case string:
-		return strings.TrimSpace(value) == ""
-	case []any:
-		return len(value) == 0
-	case map[string]any:
-		return len(value) == 0
+	switch v := reflect.ValueOf(value); v.Kind() {
+	case reflect.String:
+		return strings.TrimSpace(v.String()) == ""
+	case reflect.Slice, reflect.Map:
+		return v.Len() == 0
+	default:
+		return value == nil
 	}
-	return false
 }
 
 // contains reports whether a string of generic JSON contains a text, which JSON encodes as it is.

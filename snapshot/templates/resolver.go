@@ -108,7 +108,8 @@ type answer struct {
 type entry struct {
 	// op is nil once the policy is forgotten.
 	op *policyv1beta2.OperatorPolicy
-	// session is opened and closed by the worker that handles the policy, which is one at a time.
+	// session, and the namespace with what it is of, are those of the worker that handles the policy, which is one at a
+	// time.
 	session templateSession
 	// namespace was determined for the generation of a policy, and stays until the generation changes.
 	namespace  string
