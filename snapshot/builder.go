@@ -188,11 +188,8 @@ type Completer interface {
 
 // Completion is the result of completing one state of a policy on this cluster.
 type Completion struct {
-	// Generation and UID identify the state and the policy; it does not count for any other.
-	Generation int64
-	UID        types.UID
-	// Policy is a copy of the policy with its spec completed as far as possible. Its status may be older than the
-	// stored one.
+	// Policy is a copy of the policy with its spec completed as far as possible. It counts only for the same UID and
+	// generation. Its status may be older than the stored one.
 	Policy *policyv1beta2.OperatorPolicy
 	// Problems are why the spec is not complete, as complete sentences with field paths; nil if it is. The fields that
 	// they name are as they were written. With any problem the policy holds what it governs.
@@ -251,7 +248,7 @@ func (d *draft) complete(key types.NamespacedName, c *Completion) {
 func completed(o *Object, c *Completion) *Object {
 	stored := o.value.(*storedPolicy)
 	op := stored.object
-	if c == nil || op.UID != c.UID || op.Generation != c.Generation ||
+	if c == nil || op.UID != c.Policy.UID || op.Generation != c.Policy.Generation ||
 		operatorpolicy.TemplatesEnabled(op) != operatorpolicy.TemplatesEnabled(c.Policy) {
 		return o
 	}

@@ -108,7 +108,7 @@ func TestCompletions(t *testing.T) {
 	key := types.NamespacedName{Namespace: "policies", Name: "etcd"}
 	completion := func(generation int64, namespace string, problems ...string) *Completion {
 		op := policyIn(namespace, "1", generation).value.(*storedPolicy).object
-		return &Completion{Generation: generation, UID: "1", Policy: op, Problems: problems}
+		return &Completion{Policy: op, Problems: problems}
 	}
 	first, second, third := policyIn("", "1", 1), policyIn("", "2", 2), policyIn("shop", "3", 3)
 	for _, step := range []struct {

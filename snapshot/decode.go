@@ -6,9 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	kjson "sigs.k8s.io/json"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
@@ -27,13 +28,6 @@ import (
 type storedConstraint struct {
 	object     *constraintv1.Constraint
 	definition *constraint.Definition
-}
-
-// storedNamespace is the part of a namespace that is stored.
-type storedNamespace struct {
-	uid                 types.UID
-	labels, annotations map[string]string
-	deleting            bool
 }
 
 // decodeObject decodes an object without the status, finalizers and annotations that controllers write. Large metadata
@@ -94,14 +88,13 @@ func decodeNamespace(raw []byte) (any, error) {
 	if len(n.Annotations) == 0 {
 		n.Annotations = nil
 	}
-	return &storedNamespace{uid: n.UID, labels: n.Labels, annotations: n.Annotations,
-		deleting: n.DeletionTimestamp != nil}, nil
+	return &metav1.ObjectMeta{UID: n.UID, Labels: n.Labels, Annotations: n.Annotations,
+		DeletionTimestamp: n.DeletionTimestamp}, nil
 }
 
 func addNamespace(to *rules.Cluster, in string, value any) {
-	n := value.(*storedNamespace)
-	into := to.Namespace(in)
-	into.Exists, into.UID, into.Labels, into.Deleting = true, string(n.uid), n.labels, n.deleting
+	n, into := value.(*metav1.ObjectMeta), to.Namespace(in)
+	into.Exists, into.UID, into.Labels, into.Deleting = true, string(n.UID), n.Labels, n.DeletionTimestamp != nil
 }
 
 func decodeSubscription(raw []byte) (any, error) {
@@ -210,30 +203,18 @@ type Deployment struct {
 func decodeDeployment(raw []byte) (any, error) {
 	var o struct {
 		Metadata struct {
-			Namespace  string `json:"namespace"`
-			Generation int64  `json:"generation"`
+			Generation int64 `json:"generation"`
 		} `json:"metadata"`
 		Spec struct {
-			Replicas *int64 `json:"replicas"`
+			Replicas *int32 `json:"replicas"`
 		} `json:"spec"`
-		Status struct {
-			ObservedGeneration  int64 `json:"observedGeneration"`
-			UnavailableReplicas int64 `json:"unavailableReplicas"`
-			AvailableReplicas   int64 `json:"availableReplicas"`
-			Conditions          []struct {
-				Reason string `json:"reason"`
-			} `json:"conditions"`
-		} `json:"status"`
+		Status appsv1.DeploymentStatus `json:"status"`
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &o); err != nil {
 		return nil, err
 	}
-	d, wanted := &Deployment{}, int64(1)
-	if o.Spec.Replicas != nil {
-		wanted = *o.Spec.Replicas
-	}
-	d.Available = o.Status.ObservedGeneration >= o.Metadata.Generation &&
-		o.Status.UnavailableReplicas == 0 && o.Status.AvailableReplicas >= wanted
+	d := &Deployment{Available: o.Status.ObservedGeneration >= o.Metadata.Generation &&
+		o.Status.UnavailableReplicas == 0 && o.Status.AvailableReplicas >= ptr.Deref(o.Spec.Replicas, 1)}
 	for _, c := range o.Status.Conditions {
 		d.Stalled = d.Stalled || c.Reason == "ProgressDeadlineExceeded"
 	}
@@ -328,14 +309,6 @@ func decodeCatalog(raw []byte) (any, error) {
 	c.Metadata = olm.ObjectMeta{Namespace: c.Metadata.Namespace, Name: c.Metadata.Name, UID: c.Metadata.UID}
 	return c, nil
 }
-
-func addCatalog(to *rules.Cluster, c *olm.CatalogSource) {
-	to.Facts.AddCatalog(olm.Catalog{Namespace: c.Metadata.Namespace, Name: c.Metadata.Name}, c)
-}
-
-func addPod(to *rules.Cluster, pod *olm.CatalogPod) { to.Facts.AddServed(pod.Catalog, pod.Digest) }
-
-func addService(to *rules.Cluster, service *olm.CatalogService) { to.Facts.AddService(service) }
 
 // notUpgradeable is why a ClusterServiceVersion must not be replaced now.
 type notUpgradeable struct{ csv, why string }

@@ -25,12 +25,9 @@ type draft struct {
 	entries map[string]*draftEntry
 	cluster [kindCount]*persistent.Edit[string, *Object]
 	// constraints is set if a Constraint, or a fact about the cluster, is new.
-	constraints  bool
-	graphChanges []ObjectChange
+	constraints bool
 	// packages are those of which the content has changed in a catalog.
 	packages []string
-	// definitions is set if a CustomResourceDefinition is new.
-	definitions bool
 }
 
 type draftEntry struct {
@@ -93,17 +90,10 @@ func (d *draft) move(old, now *Object) {
 	if !o.concerns.cluster {
 		return
 	}
-	c := ObjectChange{old, now}
 	if notify {
-		d.change.Objects = append(d.change.Objects, c)
+		d.change.Objects = append(d.change.Objects, ObjectChange{old, now})
 	}
 	d.constraints = d.constraints || o.kind.add != nil
-	switch o.kind {
-	case Policies, PolicySets:
-		d.graphChanges = append(d.graphChanges, c)
-	case CustomResourceDefinitions:
-		d.definitions = true
-	}
 }
 
 func (d *draft) put(o *Object, notify bool) {
@@ -171,7 +161,7 @@ func (d *draft) setNamespaces() {
 			last = &entry{}
 		}
 		if len(e.objects) == 0 {
-			d.setGlobal(name, last.global, nil)
+			d.installedGlobally(last.global, nil)
 			namespaces.Remove(name)
 			continue
 		}
@@ -181,7 +171,7 @@ func (d *draft) setNamespaces() {
 		} else {
 			next.judged = d.judged(name, e.objects)
 			next.global = next.globalPackages()
-			d.setGlobal(name, last.global, next.global)
+			d.installedGlobally(last.global, next.global)
 		}
 		namespaces.Set(name, next)
 	}
@@ -281,11 +271,21 @@ const maxGraphChanges = 64
 
 // updateGraph applies changes of Policies and PolicySets to the graph.
 func (d *draft) updateGraph() {
-	if rescoped := d.definitions && d.rescope(); len(d.graphChanges) > maxGraphChanges || rescoped && d.next.graph != nil {
+	var changes []ObjectChange
+	definitions := false
+	for _, c := range d.change.Objects {
+		switch c.Object().kind {
+		case Policies, PolicySets:
+			changes = append(changes, c)
+		case CustomResourceDefinitions:
+			definitions = true
+		}
+	}
+	if rescoped := definitions && d.rescope(); len(changes) > maxGraphChanges || rescoped && d.next.graph != nil {
 		d.next.graph = d.graph()
 		return
 	}
-	for _, c := range d.graphChanges {
+	for _, c := range changes {
 		o := c.Object()
 		switch {
 		case o.kind == Policies && c.Now != nil:
@@ -325,7 +325,7 @@ func (d *draft) suspending() *dependency.Graph {
 // resuspend judges again where Policies suspend something else than before, or for another reason.
 func (d *draft) resuspend(before *dependency.Graph) {
 	differ, hiding := map[dependency.Ref]bool{}, map[string]bool{}
-	for _, c := range d.graphChanges {
+	for _, c := range d.change.Objects {
 		for _, o := range []*Object{c.Old, c.Now} {
 			if o == nil || o.kind != Policies {
 				continue

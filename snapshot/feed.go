@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 	"github.com/opgate/opgate/internal/signal"
 	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/operatorpolicy"
-	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/stream"
 )
 
@@ -27,8 +25,7 @@ type Feed struct {
 	// absentPause is the delay after which a kind that is not served is asked for again.
 	absentPause time.Duration
 
-	builder Builder
-	reader  Reader
+	reader Reader
 
 	// changed triggers a build; it holds one token, so that any number of events during a build cost one more build.
 	changed chan struct{}
@@ -36,8 +33,8 @@ type Feed struct {
 	led  chan struct{}
 	lead sync.Once
 
-	// optional are the optional kinds of the leader, which are followed while they are defined.
-	optional map[*Kind]*defined
+	// optional are the optional kinds of the leader, each with the version in which it is followed.
+	optional map[*Kind]chan string
 
 	mu      sync.Mutex
 	pending []event
@@ -47,20 +44,17 @@ type Feed struct {
 	denied          bool
 }
 
-// FeedOptions configure a Feed. Until Start its suppliers may be set: Completer, Packages, Changes and Interrupted,
-// which call the Feed.
+// FeedOptions configure a Feed. Until Start its suppliers may be set: Completer, Packages, Builder.Changes, which calls
+// ContentsChanged, and Interrupted.
 type FeedOptions struct {
 	// Client lists and watches. Required.
 	Client *stream.Client
 	// Store is updated. Required.
 	Store *Store
-	// Unjudged are namespaces that the webhook configurations exclude: no Constraint counts there, since it would not
-	// be enforced. Default: none.
-	Unjudged []string
+	// Builder builds the snapshots. A Completer sets what it needs, and Packages those that it reads.
+	Builder Builder
 	// Namespace is Opgate's own, of the kinds that are watched there alone. Default: these are not watched.
 	Namespace string
-	// CatalogNamespaces are those in which pods and Services of catalogs are watched. Default: all.
-	CatalogNamespaces []string
 	// Omitted are kinds that may not be watched and that no snapshot waits for. Default: none.
 	Omitted []*Kind
 	// MaxStaleness is how long a watch may show no progress before its kind is stale. Default: no kind ever is.
@@ -76,8 +70,6 @@ type FeedOptions struct {
 	Completer Completer
 	// Packages are those of catalogs, which call PackageChanged. Default: none is known.
 	Packages Packages
-	// Changes are what plans change; what finds out more calls ContentsChanged. Default: none is known.
-	Changes state.Changes
 	// Interrupted is called when a watch ended with an error: the API server may return with another version. It must
 	// not block. Default: not called.
 	Interrupted func()
@@ -92,11 +84,10 @@ type FeedOptions struct {
 // NewFeed returns a feed. Start runs it.
 func NewFeed(o FeedOptions) *Feed {
 	f := &Feed{FeedOptions: o, absentPause: unfollowedPause, changed: make(chan struct{}, 1), led: make(chan struct{}),
-		builder: Builder{Unjudged: o.Unjudged, CatalogNamespaces: o.CatalogNamespaces}}
-	f.optional = map[*Kind]*defined{}
+		optional: map[*Kind]chan string{}}
 	for _, kind := range kinds {
-		if kind.Optional && kind.Readers == Leader && !slices.Contains(o.Omitted, kind) {
-			f.optional[kind] = &defined{versions: make(chan string, 1)}
+		if kind.Optional && kind.Readers == Leader {
+			f.optional[kind] = make(chan string, 1)
 		}
 	}
 	f.reader.Unreadable = func(kind *Kind, key types.NamespacedName, err error) {
@@ -123,22 +114,29 @@ func (f *Feed) Lead() { f.lead.Do(func() { close(f.led) }) }
 // Start watches the API server until the context ends. The first snapshot is stored once all kinds that every replica
 // needs have been listed; a kind that the API server does not serve yet keeps the gate closed, unless it is optional.
 func (f *Feed) Start(ctx context.Context) error {
-	f.builder.Changes = f.Changes
 	if f.Completer != nil {
-		f.builder.Needed = operatorpolicy.DependsOnCluster
+		f.Builder.Needed = operatorpolicy.DependsOnCluster
 	}
 	if f.Packages != nil {
-		f.builder.Packages = f.Packages.Version
+		f.Builder.Packages = f.Packages.Version
 	}
-	policies, others := (<-chan struct{})(nil), []<-chan struct{}{}
+	policies, others, built := (<-chan struct{})(nil), []<-chan struct{}{}, make(chan struct{})
 	var running sync.WaitGroup
 	defer running.Wait()
 	for _, kind := range kinds {
-		if kind.Readers == Leader || kind.Readers == Ordering && !f.Ordering || kind.Own && f.Namespace == "" {
+		switch {
+		case kind.Readers == Ordering && !f.Ordering || kind.Own && f.Namespace == "":
+			continue
+		case kind.Readers == Leader:
+			running.Go(func() {
+				if wait(ctx, built, f.led) {
+					f.followAsLeader(ctx, &running, kind)
+				}
+			})
 			continue
 		}
 		for _, namespace := range f.namespacesOf(kind) {
-			versions := only(kind.Version)
+			versions := (<-chan string)(only(kind.Version))
 			if kind == OperatorPolicies && f.PolicyVersions != nil {
 				versions = f.PolicyVersions
 			}
@@ -154,26 +152,26 @@ func (f *Feed) Start(ctx context.Context) error {
 	if !wait(ctx, others...) {
 		return nil // the process is stopping
 	}
-	f.await()
+	f.mu.Lock()
+	f.awaited = f.Now()
+	f.mu.Unlock()
 	if !wait(ctx, policies) {
 		return nil
 	}
-	led := f.led
+	f.build()
+	close(built)
 	for {
-		f.build()
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-f.changed:
-		case <-led:
-			led = nil
-			f.followLeader(ctx, &running)
+			f.build()
 		}
 	}
 }
 
 // only returns a channel with one version, which stays.
-func only(version string) <-chan string {
+func only(version string) chan string {
 	versions := make(chan string, 1)
 	versions <- version
 	return versions
@@ -183,8 +181,8 @@ func only(version string) <-chan string {
 // delays no other.
 func (f *Feed) namespacesOf(kind *Kind) []string {
 	switch {
-	case (kind == Pods || kind == Services) && f.CatalogNamespaces != nil:
-		return f.CatalogNamespaces
+	case (kind == Pods || kind == Services) && f.Builder.CatalogNamespaces != nil:
+		return f.Builder.CatalogNamespaces
 	case kind.Own:
 		return []string{f.Namespace}
 	}
@@ -259,13 +257,6 @@ func (f *Feed) AwaitsConversion() bool {
 	return f.Store.failing(OperatorPolicies, f.failed)
 }
 
-// await records that only policies are missing.
-func (f *Feed) await() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.awaited = f.Now()
-}
-
 // noteFailure records a list or watch error of policies. Conversion does not help if they are not served, or forbidden.
 func (f *Feed) noteFailure(err error) {
 	f.mu.Lock()
@@ -306,13 +297,14 @@ func (f *Feed) build() {
 	events := f.pending
 	f.pending = nil
 	f.mu.Unlock()
-	if len(events) == 0 && f.Store.Load() != nil {
+	last := f.Store.Load()
+	if len(events) == 0 && last != nil {
 		return
 	}
-	next, change := f.builder.build(f.Now(), events)
+	next, change := f.Builder.build(f.Now(), events)
 	f.Store.replace(next, change)
 	f.catalogsChanged(change)
-	f.followDefined(next)
+	f.followDefined(last, next)
 	f.Log.V(1).Info("snapshot built", "generation", next.generation, "namespaces", change.Namespaces)
 	next.judgeWaiting(change.Namespaces)
 }

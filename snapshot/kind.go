@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -86,7 +87,8 @@ func InCluster() Subject { return Subject{cluster: true} }
 // The kinds of the store.
 var (
 	OperatorPolicies = &Kind{GroupVersionKind: policyv1beta2.GroupVersion.WithKind(policyv1beta2.Kind),
-		Resource: "operatorpolicies", decode: decodePolicy, salvage: salvagePolicy, add: addPolicy}
+		Resource: "operatorpolicies", decode: decodePolicy, salvage: salvagePolicy,
+		add: adding(func(to *rules.Cluster, stored *storedPolicy) { to.AddPolicy(stored.policy) })}
 	Constraints = &Kind{GroupVersionKind: constraintv1.GroupVersion.WithKind(constraintv1.Kind),
 		Resource: "constraints", ClusterScoped: true,
 		decode: decodeConstraint, salvage: salvageConstraint,
@@ -113,15 +115,19 @@ var (
 		Resource: policyv1beta1.PolicySetResource, Readers: Ordering, decode: decodeMembers, salvage: salvageMembers}
 
 	CatalogSources = &Kind{GroupVersionKind: olm.CatalogSourceGVK, Resource: "catalogsources", skipUnchanged: true,
-		decode: decodeCatalog, add: adding(addCatalog)}
+		decode: decodeCatalog, add: adding(func(to *rules.Cluster, c *olm.CatalogSource) {
+			to.Facts.AddCatalog(olm.Catalog{Namespace: c.Metadata.Namespace, Name: c.Metadata.Name}, c)
+		})}
 	Pods = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: "pods",
 		Readers: Facts, skipUnchanged: true, Selector: metakey.CatalogSource,
 		// one that does not decode shows nothing of its image
-		decode: optional(olm.DecodeCatalogPod), add: adding(addPod)}
+		decode: optional(olm.DecodeCatalogPod),
+		add:    adding(func(to *rules.Cluster, pod *olm.CatalogPod) { to.Facts.AddServed(pod.Catalog, pod.Digest) })}
 	// Services are those by which OLM connects to catalogs.
 	Services = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Service"}, Resource: "services",
 		Readers: Facts, skipUnchanged: true, Selector: metakey.ServiceHash,
-		decode: optional(olm.DecodeCatalogService), add: adding(addService)}
+		decode: optional(olm.DecodeCatalogService),
+		add:    adding(func(to *rules.Cluster, s *olm.CatalogService) { to.Facts.AddService(s) })}
 	// Records are the ConfigMaps with what the images of catalogs changed, and with what was installed in each
 	// namespace.
 	Records = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps",
@@ -214,11 +220,6 @@ func (d *Definition) GroupKind() schema.GroupKind {
 	return schema.GroupKind{Group: d.Group, Kind: d.Kind}
 }
 
-type definitionNames struct {
-	Kind   string `json:"kind"`
-	Plural string `json:"plural"`
-}
-
 func decodeDefinition(raw []byte) (any, error) {
 	var o struct {
 		Metadata struct {
@@ -227,22 +228,16 @@ func decodeDefinition(raw []byte) (any, error) {
 			Annotations map[string]string `json:"annotations"`
 		} `json:"metadata"`
 		Spec struct {
-			Group    string          `json:"group"`
-			Scope    string          `json:"scope"`
-			Names    definitionNames `json:"names"`
+			Group    string                                        `json:"group"`
+			Scope    apiextensionsv1.ResourceScope                 `json:"scope"`
+			Names    apiextensionsv1.CustomResourceDefinitionNames `json:"names"`
 			Versions []struct {
 				Name    string `json:"name"`
 				Served  bool   `json:"served"`
 				Storage bool   `json:"storage"`
 			} `json:"versions"`
 		} `json:"spec"`
-		Status struct {
-			AcceptedNames definitionNames `json:"acceptedNames"`
-			Conditions    []struct {
-				Type   string `json:"type"`
-				Status string `json:"status"`
-			} `json:"conditions"`
-		} `json:"status"`
+		Status apiextensionsv1.CustomResourceDefinitionStatus `json:"status"`
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &o); err != nil {
 		return nil, err
@@ -254,7 +249,7 @@ func decodeDefinition(raw []byte) (any, error) {
 		// Requested names may be taken; the accepted ones count.
 		Kind:       cmp.Or(o.Status.AcceptedNames.Kind, o.Spec.Names.Kind),
 		Plural:     cmp.Or(o.Status.AcceptedNames.Plural, o.Spec.Names.Plural),
-		Namespaced: o.Spec.Scope == "Namespaced",
+		Namespaced: o.Spec.Scope == apiextensionsv1.NamespaceScoped,
 		Template:   o.Metadata.Labels[metakey.PolicyType] == dependency.LabelTemplateValue,
 
 		Annotations: digest(o.Metadata.Annotations),
@@ -275,7 +270,8 @@ func decodeDefinition(raw []byte) (any, error) {
 	}
 	slices.SortFunc(d.Versions, func(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) })
 	for _, c := range o.Status.Conditions {
-		d.Established = d.Established || c.Type == "Established" && c.Status == "True" && len(d.Versions) > 0
+		d.Established = d.Established || c.Type == apiextensionsv1.Established &&
+			c.Status == apiextensionsv1.ConditionTrue && len(d.Versions) > 0
 	}
 	return d, nil
 }

@@ -110,10 +110,6 @@ func (r *Reader) decode(o *Object, raw []byte) (err error) {
 	return err
 }
 
-func metaOf(key types.NamespacedName) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}
-}
-
 // valueIn returns what was read of an object; the zero value if that is of another type, and for nil.
 func valueIn[T any](o *Object) (value T) {
 	if o != nil {

@@ -85,8 +85,6 @@ func salvagePolicy(m *metav1.ObjectMeta, raw []byte, cause error) any {
 	return &storedPolicy{policy: p}
 }
 
-func addPolicy(to *rules.Cluster, _ string, value any) { to.AddPolicy(value.(*storedPolicy).policy) }
-
 // Policy is a Policy as it is stored, and in parsed form.
 type Policy struct {
 	metav1.ObjectMeta

@@ -37,8 +37,6 @@ type Snapshot struct {
 	namespaces *persistent.Map[string, *entry]
 	// cluster has the objects of each kind that belong to the cluster, by namespace/name.
 	cluster [kindCount]*persistent.Map[string, *Object]
-	// global has the namespaces in which a package is installed for all namespaces, by package.
-	global *persistent.Map[string, []string]
 	// constraints are in every namespace as well; constraintObjects are their stored objects, sorted by name.
 	constraints       *constraint.Set
 	facts             facts.Cluster
@@ -163,7 +161,8 @@ func (s *Snapshot) Object(kind *Kind, concern Subject, key types.NamespacedName)
 		return o
 	}
 	objects := s.Objects(kind, concern)
-	i, found := slices.BinarySearchFunc(objects, &Object{kind: kind, ObjectMeta: metaOf(key)}, compare)
+	named := metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}
+	i, found := slices.BinarySearchFunc(objects, &Object{kind: kind, ObjectMeta: named}, compare)
 	if !found {
 		return nil
 	}
@@ -172,8 +171,8 @@ func (s *Snapshot) Object(kind *Kind, concern Subject, key types.NamespacedName)
 
 // NamespaceAnnotations returns the annotations opgate.io/... of a namespace. They must not be modified.
 func (s *Snapshot) NamespaceAnnotations(name string) map[string]string {
-	if n := valueIn[*storedNamespace](s.Find(Namespaces, types.NamespacedName{Name: name})); n != nil {
-		return n.annotations
+	if n := valueIn[*metav1.ObjectMeta](s.Find(Namespaces, types.NamespacedName{Name: name})); n != nil {
+		return n.Annotations
 	}
 	return nil
 }
@@ -298,9 +297,14 @@ func (d *draft) rejudgePackages() {
 }
 
 // InstalledGlobally returns the namespaces, sorted, with a ClusterServiceVersion of a package and an OperatorGroup for
-// all namespaces. The slice must not be modified.
-func (s *Snapshot) InstalledGlobally(pkg string) []string {
-	namespaces, _ := s.global.Get(pkg)
+// all namespaces.
+func (s *Snapshot) InstalledGlobally(pkg string) (namespaces []string) {
+	for name, e := range s.namespaces.All() {
+		if slices.Contains(e.global, pkg) {
+			namespaces = append(namespaces, name)
+		}
+	}
+	slices.Sort(namespaces)
 	return namespaces
 }
 
@@ -333,29 +337,12 @@ func (e *entry) globalPackages() []string {
 	return slices.Compact(packages)
 }
 
-// setGlobal replaces the packages that are installed in a namespace for all namespaces.
-func (d *draft) setGlobal(namespace string, before, after []string) {
-	if slices.Equal(before, after) {
-		return
-	}
-	global := d.next.global.Edit()
+// installedGlobally notes the packages that are installed in a namespace for all namespaces only before or only after a
+// change.
+func (d *draft) installedGlobally(before, after []string) {
 	for _, pkg := range slices.Concat(before, after) {
-		is := slices.Contains(after, pkg)
-		if is && slices.Contains(before, pkg) {
-			continue
+		if slices.Contains(before, pkg) != slices.Contains(after, pkg) {
+			d.change.Packages = append(d.change.Packages, pkg)
 		}
-		names := slices.DeleteFunc(slices.Clone(d.next.InstalledGlobally(pkg)),
-			func(name string) bool { return name == namespace })
-		if is {
-			names = append(names, namespace)
-			slices.Sort(names)
-		}
-		if len(names) == 0 {
-			global.Remove(pkg)
-		} else {
-			global.Set(pkg, names)
-		}
-		d.change.Packages = append(d.change.Packages, pkg)
 	}
-	d.next.global = global.Next
 }

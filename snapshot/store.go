@@ -155,12 +155,7 @@ func valueOf[T any](list *atomic.Pointer[[]T]) []T {
 // no progress for longer than the bound, or not a write of this process. Nothing may be judged, or done, by such a
 // snapshot.
 func (s *Store) Stale() []*Kind {
-	var stale []*Kind
-	for _, w := range valueOf(&s.watches) {
-		if w.progress.Stale() && !slices.Contains(stale, w.kind) {
-			stale = append(stale, w.kind)
-		}
-	}
+	stale := s.kindsOf(func(w watched) bool { return w.progress.Stale() })
 	for _, w := range valueOf(&s.unseen) {
 		if !s.includes(&w) && !slices.Contains(stale, w.kind) {
 			stale = append(stale, w.kind)
@@ -170,14 +165,15 @@ func (s *Store) Stale() []*Kind {
 }
 
 // Followed returns the kinds that verdicts depend on and that are watched.
-func (s *Store) Followed() []*Kind {
-	var all []*Kind
+func (s *Store) Followed() []*Kind { return s.kindsOf(func(watched) bool { return true }) }
+
+func (s *Store) kindsOf(some func(watched) bool) (kinds []*Kind) {
 	for _, w := range valueOf(&s.watches) {
-		if !slices.Contains(all, w.kind) {
-			all = append(all, w.kind)
+		if some(w) && !slices.Contains(kinds, w.kind) {
+			kinds = append(kinds, w.kind)
 		}
 	}
-	return all
+	return kinds
 }
 
 // Names returns the resources of kinds, for messages.
@@ -270,32 +266,25 @@ func (f *Feed) follow(
 	return objects.known
 }
 
-// defined is the version in which an optional kind of the leader is served, "" for none.
-type defined struct {
-	versions chan string
-	current  string
-	known    bool
-}
-
-// followDefined passes on the versions in which the optional kinds of the leader are served, as far as they are new.
-func (f *Feed) followDefined(s *Snapshot) {
-	if !s.Synced(CustomResourceDefinitions) {
+// followDefined passes on the versions in which the optional kinds of the leader are served, "" for none, as far as they
+// are new in a snapshot.
+func (f *Feed) followDefined(last, next *Snapshot) {
+	if !next.Synced(CustomResourceDefinitions) {
 		return
 	}
-	for kind, d := range f.optional {
+	for kind, versions := range f.optional {
 		version := ""
-		if s.Serves(kind) {
+		if next.Serves(kind) {
 			version = kind.Version
 		}
-		if d.known && d.current == version {
+		if last != nil && last.Synced(CustomResourceDefinitions) && last.Serves(kind) == next.Serves(kind) {
 			continue
 		}
-		d.known, d.current = true, version
 		select {
-		case <-d.versions: // outdated, and not received yet
+		case <-versions: // outdated, and not received yet
 		default:
 		}
-		d.versions <- version
+		versions <- version
 	}
 }
 
@@ -308,19 +297,15 @@ func (s *Snapshot) Serves(kind *Kind) bool {
 	return d != nil && d.Established && slices.Contains(d.Versions, kind.Version)
 }
 
-// followLeader follows the kinds that only the leader needs. Those that are omitted count as listed: nothing waits for
-// them.
-func (f *Feed) followLeader(ctx context.Context, running *sync.WaitGroup) {
-	for kind, d := range f.optional {
-		f.follow(ctx, running, kind, metav1.NamespaceAll, d.versions)
+// followAsLeader follows a kind that only the leader needs. One that is omitted counts as listed: nothing waits for it.
+func (f *Feed) followAsLeader(ctx context.Context, running *sync.WaitGroup, kind *Kind) {
+	versions := f.optional[kind]
+	switch {
+	case slices.Contains(f.Omitted, kind):
+		f.happened(event{synced: kind})
+		return
+	case versions == nil:
+		versions = only(kind.Version)
 	}
-	for _, kind := range kinds {
-		switch {
-		case kind.Readers != Leader || f.optional[kind] != nil:
-		case slices.Contains(f.Omitted, kind):
-			f.happened(event{synced: kind})
-		default:
-			f.follow(ctx, running, kind, metav1.NamespaceAll, only(kind.Version))
-		}
-	}
+	f.follow(ctx, running, kind, metav1.NamespaceAll, versions)
 }

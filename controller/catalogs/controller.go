@@ -172,7 +172,8 @@ func (r *Controller) aged(of olm.Catalog) []fair.Claim[string] {
 	return packages
 }
 
-// compare lists the packages of a catalog, and records what its image changed, and which versions some packages have.
+// compare lists the packages of a catalog, and records what its image changed, and which versions some packages have, in
+// the ConfigMap with the records of catalogs. A record that cannot be read is not replaced: a jump would be forgotten.
 func (r *Controller) compare(ctx context.Context, of olm.Catalog, digest string,
 	packages []fair.Claim[string]) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -188,13 +189,40 @@ func (r *Controller) compare(ctx context.Context, of olm.Catalog, digest string,
 	if s.Facts().Version == "" {
 		return errors.New("the version of the cluster is not known yet")
 	}
-	poll, err := r.record(ctx, of, digest, offered, s)
-	if err != nil || poll == nil {
+	key := catalog.RecordKey(of)
+	if key == "" {
+		return errors.New("the names of the catalog are too long for a record")
+	}
+	stored := &corev1.ConfigMap{}
+	err = r.reader.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: catalog.RecordsName}, stored)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read ConfigMap %s/%s: %w", r.Namespace, catalog.RecordsName, err)
+	}
+	var before *catalog.Record
+	if text := stored.Data[key]; text != "" {
+		if before, err = catalog.DecodeRecord(text); err != nil {
+			return err
+		}
+	}
+	on := catalog.Platform{Kubernetes: s.Facts().Version, OpenShift: s.Facts().OpenShift}
+	next, err := before.Next(of, digest, offered, on)
+	r.Full("versions", of.Namespace+"/"+of.Name, next.Left)
+	if err != nil || !next.Changed {
 		return err
 	}
-	r.Log.Info("packages of a catalog compared", "catalog", of.Namespace+"/"+of.Name, "image", poll.Image,
-		"from", poll.From, "packages", poll.Packages,
-		"changed", poll.Changed, "backwards", poll.Backwards, "foreign", poll.Foreign)
+	if stored.Data == nil {
+		stored.Data = map[string]string{}
+	}
+	stored.Data[key] = next.Text
+	r.Full("records", "", share(stored.Data, asking(s), s))
+	if stored.ResourceVersion == "" { // there is none yet
+		stored.ObjectMeta = metav1.ObjectMeta{Namespace: r.Namespace, Name: catalog.RecordsName,
+			Labels: map[string]string{metakey.ManagedBy: owned.ManagedBy}}
+	}
+	if err := r.Writer.Put(ctx, stored); err != nil { // after a conflict everything is read again
+		return fmt.Errorf("write ConfigMap %s/%s: %w", r.Namespace, catalog.RecordsName, err)
+	}
+	r.Log.Info("packages of a catalog compared", "catalog", of.Namespace+"/"+of.Name, "image", digest)
 	return nil
 }
 
@@ -257,52 +285,4 @@ func share(data map[string]string, asking []fair.Claim[olm.Catalog], in *snapsho
 	kept, left := fair.Within(claims, maxRecords)
 	maps.DeleteFunc(data, func(key, _ string) bool { return !slices.Contains(fair.Rows(kept), key) })
 	return left
-}
-
-// record records what an image of a catalog offers, in the ConfigMap with the records of catalogs, and returns what the
-// image changed; nil if the record says so already. A record that cannot be read is not replaced: a jump would be
-// forgotten.
-func (r *Controller) record(ctx context.Context, of olm.Catalog, digest string, offered catalog.Offered, s *snapshot.Snapshot,
-) (*catalog.Poll, error) {
-	key := catalog.RecordKey(of)
-	if key == "" {
-		return nil, errors.New("the names of the catalog are too long for a record")
-	}
-	stored := &corev1.ConfigMap{}
-	err := r.reader.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: catalog.RecordsName}, stored)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("read ConfigMap %s/%s: %w", r.Namespace, catalog.RecordsName, err)
-	}
-	var before *catalog.Record
-	if text := stored.Data[key]; text != "" {
-		if before, err = catalog.DecodeRecord(text); err != nil {
-			return nil, err
-		}
-	}
-	on := catalog.Platform{Kubernetes: s.Facts().Version, OpenShift: s.Facts().OpenShift}
-	next, err := before.Next(of, digest, offered, on)
-	r.Full("versions", of.Namespace+"/"+of.Name, next.Left)
-	if err != nil || !next.Changed {
-		return nil, err
-	}
-	if stored.Data == nil {
-		stored.Data = map[string]string{}
-	}
-	stored.Data[key] = next.Text
-	r.Full("records", "", share(stored.Data, asking(s), s))
-	if stored.ResourceVersion == "" { // there is none yet
-		stored.ObjectMeta = metav1.ObjectMeta{Namespace: r.Namespace, Name: catalog.RecordsName,
-			Labels: map[string]string{metakey.ManagedBy: owned.ManagedBy}}
-	}
-	if err := r.Writer.Put(ctx, stored); err != nil { // after a conflict everything is read again
-		return nil, fmt.Errorf("write ConfigMap %s/%s: %w", r.Namespace, catalog.RecordsName, err)
-	}
-	if stored.Data[key] == "" {
-		return nil, nil //nolint:nilnil // it has no room
-	}
-	after, err := catalog.DecodeRecord(next.Text)
-	if err != nil {
-		return nil, err
-	}
-	return &after.Polls[len(after.Polls)-1], nil
 }

@@ -18,7 +18,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,8 +51,8 @@ const (
 // Controller detects escapes on the leader. All fields are required unless they have a default.
 type Controller struct {
 	apply.Shared
-	// Records are the known escapes.
-	Records *Records
+	// Lease stores the escapes.
+	Lease *manager.Lease
 	// ExcludedNamespaces are those that the webhook configurations exclude.
 	ExcludedNamespaces []string
 	// Changed is called with the namespace of an escape that was found, or that is resolved.
@@ -68,20 +67,40 @@ type Controller struct {
 	outage func() time.Time
 	// judged are the candidates that were judged. There is one worker.
 	judged map[types.UID]bool
+	// records are the known escapes, which other controllers read.
+	records atomic.Pointer[[]record]
 }
 
-// AddTo adds the controller to the manager of the leader.
+// AddTo adds the controller to the manager of the leader. The records are read when this replica has acquired the Lease,
+// so that no status is written without them.
 func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	c.started = sync.OnceValue(c.Now)
 	c.Store.Subscribe(func(*snapshot.Change) { c.started() })
-	c.reader, c.outage, c.judged = mgr.GetAPIReader(), c.Records.lease.LastRenewal, map[types.UID]bool{}
-	return manager.Registration[types.NamespacedName]{
-		Name:       "escape",
-		Reconciler: c,
-		Queue:      &c.queue,
-		Store:      c.Store,
-		Changed:    c.changed,
-	}.AddTo(mgr)
+	c.reader, c.outage, c.judged = mgr.GetAPIReader(), c.Lease.LastRenewal, map[types.UID]bool{}
+	c.Lease.OnAcquired(func(annotations map[string]string) {
+		var records []record
+		if text := annotations[metakey.UnreviewedInstalls]; text != "" {
+			if err := json.Unmarshal([]byte(text), &records); err != nil {
+				c.Log.Error(err, "records of escapes cannot be read, starting without", "lease", manager.LeaseName,
+					"annotation", metakey.UnreviewedInstalls)
+				records = nil
+			}
+		}
+		c.records.Store(&records)
+	})
+	return manager.Registration[types.NamespacedName]{Name: "escape", Reconciler: c, Queue: &c.queue, Store: c.Store,
+		Changed: c.changed}.AddTo(mgr)
+}
+
+// RegisterMetrics registers the metric of the escapes.
+func (c *Controller) RegisterMetrics(registry prometheus.Registerer, leading apply.Leading) {
+	registry.MustRegister(leading.Gauge("opgate_escapes",
+		"Number of ClusterServiceVersions that were installed while Opgate was not running and are not allowed, by kind of what refuses them (policy, constraint).",
+		[]string{"kind"}, func(_ *snapshot.Snapshot, set func(float64, ...string)) {
+			for label, kind := range map[string]string{"policy": verdict.KindOperatorPolicy, "constraint": verdict.KindConstraint} {
+				set(float64(len(c.refused(func(by verdict.PolicyRef) bool { return by.Kind == kind }))), label)
+			}
+		}))
 }
 
 // changed enqueues the escapes, and the candidates, in namespaces that changed, and all escapes if Constraints changed.
@@ -93,7 +112,7 @@ func (c *Controller) changed(change *snapshot.Change) {
 			}
 		}
 	}
-	for _, one := range *c.Records.all.Load() {
+	for _, one := range c.all() {
 		if _, changed := slices.BinarySearch(change.Namespaces, one.Namespace); changed || change.Constraints {
 			c.queue.Add(one.key())
 		}
@@ -119,7 +138,12 @@ func (c *Controller) until() time.Time { return c.started().Add(settling) }
 
 // Reconcile judges one ClusterServiceVersion.
 func (c *Controller) Reconcile(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
-	old, recorded := c.Records.get(key)
+	old, recorded := record{}, false
+	for _, one := range c.all() {
+		if one.key() == key {
+			old, recorded = one, true
+		}
+	}
 	current := c.Store.Load()
 	head := current.Find(snapshot.ClusterServiceVersions, key)
 	gone := head == nil || head.DeletionTimestamp != nil
@@ -148,7 +172,7 @@ func (c *Controller) Reconcile(ctx context.Context, key types.NamespacedName) (r
 	case !recorded:
 		c.judged[head.UID] = true
 		next.Reasons = slices.DeleteFunc(next.Reasons,
-			func(why rules.Escape) bool { return !c.before(current, ns, why.PolicyRef, head) })
+			func(why rules.Escape) bool { return !before(current, ns, why.PolicyRef, head) })
 	}
 	if reflect.DeepEqual(old, next) || !recorded && len(next.Reasons) == 0 {
 		return reconcile.Result{}, nil
@@ -166,14 +190,32 @@ func (c *Controller) Reconcile(ctx context.Context, key types.NamespacedName) (r
 	return reconcile.Result{}, nil
 }
 
-// store records an escape, or that it is none any more if it has no reasons.
+// store records an escape in place of the one of its ClusterServiceVersion, or that it is none any more if it has no
+// reasons.
 func (c *Controller) store(ctx context.Context, one record) error {
-	left, err := c.Records.replace(ctx, one)
-	c.Writer.Metrics.Left("escapes", left)
+	all := slices.DeleteFunc(slices.Clone(c.all()), func(other record) bool { return other.key() == one.key() })
+	if len(one.Reasons) > 0 {
+		all = append(all, one)
+	}
+	claims := make([]fair.Claim[*record], len(all))
+	for i := range all {
+		r := &all[i]
+		claims[i] = fair.Claim[*record]{Origin: fair.Origin{Namespace: r.Namespace, Name: r.Name}, Row: r, Weight: 1}
+	}
+	kept, left := fair.Within(claims, maxRecords)
+	c.Full("escapes", "", left)
+	text, err := []byte(nil), error(nil)
+	if len(kept) > 0 {
+		if text, err = json.Marshal(fair.Rows(kept)); err != nil {
+			return err
+		}
+	}
+	err = c.Lease.Annotate(ctx, metakey.UnreviewedInstalls, string(text))
 	c.Writer.Metrics.Wrote(apply.Update, "Lease", err)
 	if err != nil {
 		return err
 	}
+	c.records.Store(&all)
 	if len(one.Reasons) == 0 {
 		c.Log.Info("escape is gone, or allowed now", "namespace", one.Namespace, "name", one.Name)
 	}
@@ -200,13 +242,11 @@ func (c *Controller) read(ctx context.Context, head *snapshot.Object) (*olm.CSV,
 
 // before reports whether a policy existed before a ClusterServiceVersion. Creation times have a resolution of seconds:
 // one created in the same second as the policy is not reported.
-func (c *Controller) before(current *snapshot.Snapshot, ns *state.Namespace, by verdict.PolicyRef,
-	csv *snapshot.Object) bool {
+func before(current *snapshot.Snapshot, ns *state.Namespace, by verdict.PolicyRef, csv *snapshot.Object) bool {
 	var created metav1.Time
-	for _, c := range current.ConstraintObjects() {
-		if by.Kind == verdict.KindConstraint && c.Name == by.Name {
-			created = c.CreationTimestamp
-		}
+	if o := current.Find(snapshot.Constraints, types.NamespacedName{Name: by.Name}); o != nil &&
+		by.Kind == verdict.KindConstraint {
+		created = o.CreationTimestamp
 	}
 	for _, p := range ns.Policies() {
 		if p.Object != nil && p.Ref() == by {
@@ -240,99 +280,33 @@ func (r *record) message() string {
 	return r.Name + " was installed while Opgate was not running, and is not allowed: " + strings.Join(reasons, "; ")
 }
 
-// Records are the ClusterServiceVersions that admission would have refused, as known to the leader. They are stored in
-// the Lease, exported while this replica leads, and safe for concurrent use.
-type Records struct {
-	lease *manager.Lease
-	all   atomic.Pointer[[]record]
-}
-
-// NewRecords returns the records in a Lease, which are read when this replica has acquired it, so that no status is
-// written without them, and registers their metric.
-func NewRecords(
-	lease *manager.Lease, registry prometheus.Registerer, leading apply.Leading, log logr.Logger,
-) *Records {
-	r := &Records{lease: lease}
-	registry.MustRegister(leading.Gauge("opgate_escapes",
-		"Number of ClusterServiceVersions that were installed while Opgate was not running and are not allowed, by kind of what refuses them (policy, constraint).",
-		[]string{"kind"}, func(_ *snapshot.Snapshot, set func(float64, ...string)) {
-			for label, kind := range map[string]string{"policy": verdict.KindOperatorPolicy, "constraint": verdict.KindConstraint} {
-				set(float64(len(r.refused(func(by verdict.PolicyRef) bool { return by.Kind == kind }))), label)
-			}
-		}))
-	r.all.Store(&[]record{})
-	lease.OnAcquired(func(annotations map[string]string) {
-		var records []record
-		if text := annotations[metakey.UnreviewedInstalls]; text != "" {
-			if err := json.Unmarshal([]byte(text), &records); err != nil {
-				log.Error(err, "records of escapes cannot be read, starting without", "lease", manager.LeaseName,
-					"annotation", metakey.UnreviewedInstalls)
-				records = nil
-			}
-		}
-		r.all.Store(&records)
-	})
-	return r
+// all returns the known escapes.
+func (c *Controller) all() []record {
+	if records := c.records.Load(); records != nil {
+		return *records
+	}
+	return nil
 }
 
 // ByConstraint returns the number of ClusterServiceVersions that a Constraint refuses.
-func (r *Records) ByConstraint(name string) int {
-	return len(r.refused(func(by verdict.PolicyRef) bool { return by.Kind == verdict.KindConstraint && by.Name == name }))
+func (c *Controller) ByConstraint(name string) int {
+	return len(c.refused(func(by verdict.PolicyRef) bool { return by.Kind == verdict.KindConstraint && by.Name == name }))
 }
 
-// ByPolicy returns one sentence for each that an OperatorPolicy refuses, sorted by name.
-func (r *Records) ByPolicy(namespace, name string) (messages []string) {
+// ByPolicy returns a sentence for each ClusterServiceVersion that an OperatorPolicy refuses, sorted by name.
+func (c *Controller) ByPolicy(namespace, name string) []string {
 	policy := verdict.PolicyRef{Kind: verdict.KindOperatorPolicy, Namespace: namespace, Name: name}
-	for _, one := range r.refused(func(by verdict.PolicyRef) bool { return by == policy }) {
-		messages = append(messages, one.message())
+	return c.refused(func(by verdict.PolicyRef) bool { return by == policy })
+}
+
+// refused returns a sentence for each escape with the reasons of some policies and Constraints, sorted.
+func (c *Controller) refused(by func(verdict.PolicyRef) bool) (messages []string) {
+	for _, one := range c.all() {
+		one.Reasons = slices.DeleteFunc(slices.Clone(one.Reasons), func(why rules.Escape) bool { return !by(why.PolicyRef) })
+		if len(one.Reasons) > 0 {
+			messages = append(messages, one.message())
+		}
 	}
 	slices.Sort(messages)
 	return messages
-}
-
-// refused returns the records with only the reasons of some policies and Constraints.
-func (r *Records) refused(by func(verdict.PolicyRef) bool) (some []record) {
-	for _, one := range *r.all.Load() {
-		one.Reasons = slices.DeleteFunc(slices.Clone(one.Reasons), func(why rules.Escape) bool { return !by(why.PolicyRef) })
-		if len(one.Reasons) > 0 {
-			some = append(some, one)
-		}
-	}
-	return some
-}
-
-func (r *Records) get(key types.NamespacedName) (one record, ok bool) {
-	all := *r.all.Load()
-	if i := slices.IndexFunc(all, func(one record) bool { return one.key() == key }); i >= 0 {
-		return all[i], true
-	}
-	return record{}, false
-}
-
-// replace stores a record in place of the one of its ClusterServiceVersion, or none if it has no reasons, and returns for
-// how many the Lease has no room. There is one worker.
-func (r *Records) replace(ctx context.Context, one record) (left int, err error) {
-	all := slices.DeleteFunc(slices.Clone(*r.all.Load()), func(other record) bool { return other.key() == one.key() })
-	if len(one.Reasons) > 0 {
-		all = append(all, one)
-	}
-	claims := make([]fair.Claim[int], len(all))
-	for i := range all {
-		claims[i] = fair.Claim[int]{Origin: fair.Origin{Namespace: all[i].Namespace, Name: all[i].Name}, Row: i, Weight: 1}
-	}
-	kept, out := fair.Within(claims, maxRecords)
-	text, stored := []byte(nil), []record(nil)
-	for _, i := range fair.Rows(kept) {
-		stored = append(stored, all[i])
-	}
-	if len(stored) > 0 {
-		if text, err = json.Marshal(stored); err != nil {
-			return 0, err
-		}
-	}
-	if err := r.lease.Annotate(ctx, metakey.UnreviewedInstalls, string(text)); err != nil {
-		return len(out), err
-	}
-	r.all.Store(&all)
-	return len(out), nil
 }

@@ -55,11 +55,13 @@ func reportOf(ns *state.Namespace, now time.Time) *reports.Report {
 	r := &reports.Report{Source: source, Scope: &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace",
 		Name: ns.Name()}}
 	for i := range inspected {
-		for _, result := range resultsOf(ns, &inspected[i]) {
-			count(&r.Summary, result.Result)
-			r.Results = append(r.Results, result)
-		}
+		r.Results = append(r.Results, resultsOf(ns, &inspected[i])...)
 	}
+	counts := map[reports.Result]int{}
+	for i := range r.Results {
+		counts[r.Results[i].Result]++
+	}
+	r.Summary = reports.ReportSummary{Pass: counts[pass], Fail: counts[fail], Warn: counts[warn], Skip: counts[skip]}
 	slices.SortStableFunc(r.Results, func(a, b reports.ReportResult) int {
 		return cmp.Compare(slices.Index(order, a.Result), slices.Index(order, b.Result))
 	})
@@ -68,19 +70,6 @@ func reportOf(ns *state.Namespace, now time.Time) *reports.Report {
 		r.Configuration = &reports.ReportConfiguration{Limits: reports.Limits{MaxResults: maxResults}}
 	}
 	return r
-}
-
-func count(s *reports.ReportSummary, r reports.Result) {
-	switch r {
-	case fail:
-		s.Fail++
-	case warn:
-		s.Warn++
-	case pass:
-		s.Pass++
-	case skip:
-		s.Skip++
-	}
 }
 
 // resultsOf returns a failed result for each reason, a warning for each of those of policies that only inform, and
@@ -133,27 +122,18 @@ func allowing(ns *state.Namespace, v *verdict.Verdict) (sources []string) {
 	return sources
 }
 
-// resultKey identifies a result over time.
-type resultKey struct{ policy, rule, result, message, subject string }
-
-func keyOf(r *reports.ReportResult) resultKey {
-	k := resultKey{r.Policy, r.Rule, string(r.Result), r.Description, ""}
-	for _, s := range r.Subjects {
-		k.subject += s.Kind + "/" + s.Name + " "
-	}
-	return k
-}
-
 // stamp sets the time since which each result is so: that of the same result before, else now.
 func stamp(r, before *reports.Report, now time.Time) {
-	since := map[resultKey]metav1.Timestamp{}
-	if before != nil {
-		for i := range before.Results {
-			since[keyOf(&before.Results[i])] = before.Results[i].Timestamp
-		}
+	key := func(result reports.ReportResult) string {
+		result.Timestamp = metav1.Timestamp{}
+		return fmt.Sprintf("%+v", result)
+	}
+	since := map[string]metav1.Timestamp{}
+	for _, result := range before.Results {
+		since[key(result)] = result.Timestamp
 	}
 	for i := range r.Results {
-		known, ok := since[keyOf(&r.Results[i])]
+		known, ok := since[key(r.Results[i])]
 		if !ok {
 			known = metav1.Timestamp{Seconds: now.Unix()}
 		}

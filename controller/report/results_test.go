@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	reports "github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
@@ -104,7 +105,7 @@ func TestManyResults(t *testing.T) {
 // TestStamp keeps the time of what was so before.
 func TestStamp(t *testing.T) {
 	before := reportOf(namespaceWith(t, 2, policy("etcd.v1.0.0", "enforce")), time.Time{})
-	stamp(before, nil, time.Unix(100, 0))
+	stamp(before, &reports.Report{}, time.Unix(100, 0))
 	after := reportOf(namespaceWith(t, 3, policy("etcd.v1.0.0", "enforce")), time.Time{})
 	stamp(after, before, time.Unix(200, 0))
 	since := map[string]metav1.Timestamp{}

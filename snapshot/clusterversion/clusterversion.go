@@ -4,9 +4,7 @@ package clusterversion
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -60,11 +57,26 @@ func New(o Options) *Watcher { return &Watcher{Options: o, refresh: make(chan st
 // Refresh triggers a read of the versions, after events that may be an upgrade of the control plane. It does not block.
 func (w *Watcher) Refresh() { signal.Put(w.refresh) }
 
-// Start reads the versions until the context ends.
+// Start reads the versions until the context ends, after a failure again with exponential backoff: a cluster whose version
+// of OpenShift is not known yet would be taken for one that is not OpenShift. A version that may not be read counts as
+// none, since a missing permission would otherwise hide that of Kubernetes permanently.
 func (w *Watcher) Start(ctx context.Context) error {
-	var last facts.Cluster
-	for ctx.Err() == nil {
-		if now, known := w.read(ctx); known && (now.Version != last.Version || now.OpenShift != last.OpenShift) {
+	first := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: time.Minute}
+	backoff, last := first, facts.Cluster{}
+	for {
+		now, err := Read(ctx, w.Config)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			w.Log.Info("read versions of the cluster failed", "error", err.Error())
+			if now.Version == "" || !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
+				_ = signal.Sleep(ctx, backoff.Step())
+				continue
+			}
+		}
+		backoff = first
+		if now.Version != last.Version || now.OpenShift != last.OpenShift {
 			w.Log.Info("versions of the cluster", "kubernetes", now.Version, "openshift", now.OpenShift)
 			w.Changed(now)
 			last = now
@@ -76,32 +88,12 @@ func (w *Watcher) Start(ctx context.Context) error {
 		if last.OpenShift != "" {
 			next = openShiftInterval
 		}
-		again := time.NewTimer(wait.Jitter(next, 0.1))
 		select {
 		case <-ctx.Done():
 		case <-w.refresh:
-		case <-again.C:
+		case <-time.After(wait.Jitter(next, 0.1)):
 		}
-		again.Stop()
 	}
-	return nil
-}
-
-// read reads the versions, with exponential backoff until both are known or the context ends: a cluster whose version
-// of OpenShift is not known yet would be taken for one that is not OpenShift. A version that may not be read counts as
-// none, since a missing permission would otherwise hide that of Kubernetes permanently.
-func (w *Watcher) read(ctx context.Context) (versions facts.Cluster, known bool) {
-	backoff := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: time.Minute}
-	// only the context ends it before it succeeds
-	err := backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (done bool, _ error) {
-		var err error
-		versions, err = Read(ctx, w.Config)
-		if err != nil && ctx.Err() == nil {
-			w.Log.Info("read versions of the cluster failed", "error", err.Error())
-		}
-		return err == nil || versions.Version != "" && (apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)), nil
-	})
-	return versions, err == nil
 }
 
 // kubernetesVersion truncates a gitVersion, such as v1.36.3-eks-1234+abc, to what OLM compares minKubeVersion with:
@@ -121,9 +113,6 @@ func kubernetesVersion(gitVersion string) (string, error) {
 var clusterVersions = schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1",
 	Resource: "clusterversions"}
 
-// clusterVersionName is the name of the only ClusterVersion.
-const clusterVersionName = "version"
-
 // Read reads the versions of the cluster once. As in Options.Changed, OpenShift is empty if the cluster is not
 // OpenShift. If only that version cannot be read, that of Kubernetes is returned with the error.
 func Read(ctx context.Context, config *rest.Config) (versions facts.Cluster, err error) {
@@ -133,34 +122,26 @@ func Read(ctx context.Context, config *rest.Config) (versions facts.Cluster, err
 	if err != nil {
 		return versions, fmt.Errorf("make a discovery client: %w", err)
 	}
-	raw, err := client.RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
-	var info version.Info
-	if err == nil {
-		err = json.Unmarshal(raw, &info)
-	}
+	info, err := client.ServerVersionWithContext(ctx)
 	if err == nil {
 		versions.Version, err = kubernetesVersion(info.GitVersion)
 	}
 	if err != nil {
 		return versions, fmt.Errorf("read the version of Kubernetes: %w", err)
 	}
-	var served metav1.APIResourceList
-	err = client.RESTClient().Get().AbsPath("/apis", clusterVersions.Group, clusterVersions.Version).Do(ctx).Into(&served)
-	if apierrors.IsNotFound(err) || err == nil && !slices.ContainsFunc(served.APIResources,
-		func(r metav1.APIResource) bool { return r.Name == clusterVersions.Resource }) {
-		return versions, nil // it is not OpenShift
-	}
+	// where the group is not served, reading the object may be forbidden
+	_, err = client.ServerResourcesForGroupVersionWithContext(ctx, clusterVersions.GroupVersion().String())
 	var objects dynamic.Interface
 	if err == nil {
 		objects, err = dynamic.NewForConfig(config)
 	}
 	var object *unstructured.Unstructured
 	if err == nil {
-		object, err = objects.Resource(clusterVersions).Get(ctx, clusterVersionName, metav1.GetOptions{})
+		object, err = objects.Resource(clusterVersions).Get(ctx, "version", metav1.GetOptions{})
 	}
 	switch {
 	case apierrors.IsNotFound(err):
-		return versions, nil
+		return versions, nil // it is not OpenShift
 	case err != nil:
 		return versions, fmt.Errorf("read the version of OpenShift: %w", err)
 	}

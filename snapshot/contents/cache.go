@@ -152,25 +152,21 @@ func (c *Cache) process(ctx context.Context, id types.UID) {
 	if c.Panics.Run("contents", func() { reading, err = Read(requestContext, c.Source, plan, replacements) }) {
 		reading, err = nil, fmt.Errorf("opgate failed while it read InstallPlan %s; its log says where", plan)
 	}
-	if errors.Is(err, errDeleted) || reading != nil && reading.Finished {
-		c.drop(id)
-	} else if c.update(id, reading, err) {
+	if c.update(id, reading, err) {
 		c.Changed(plan.Namespace)
 	}
 }
 
-// drop forgets a plan. One that is asked for again is read again.
-func (c *Cache) drop(id types.UID) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.entries, id)
-	c.queue.Forget(id)
-}
-
-// update stores a reading and reports whether it differs from the last one. What could not be read is read again.
+// update stores a reading and reports whether it differs from the last one. What could not be read is read again, and a
+// plan that was deleted, or that OLM is done with, is forgotten.
 func (c *Cache) update(id types.UID, reading *Reading, err error) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if errors.Is(err, errDeleted) || reading != nil && reading.Finished {
+		delete(c.entries, id)
+		c.queue.Forget(id)
+		return false
+	}
 	e := c.entries[id]
 	if e == nil || err == nil && (reading.Plan != e.digest || !slices.Equal(reading.Replacements, e.replacements)) {
 		return false // dropped, or asked for in another state, in the meantime: Get has queued it, or will

@@ -6,7 +6,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	kjson "sigs.k8s.io/json"
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/state"
@@ -27,23 +26,14 @@ type fileKey struct {
 // Add adds the JSON of an object; one of a kind that is never read is ignored. namespace is that of an object that
 // names none.
 func (f *Files) Add(raw []byte, namespace string) {
-	var h struct {
-		partialObject
-		Metadata struct {
-			Namespace string `json:"namespace"`
-			Name      string `json:"name"`
-		} `json:"metadata"`
-	}
-	if kjson.UnmarshalCaseSensitivePreserveInts(raw, &h) != nil {
-		return // the reader of the files says so
-	}
-	resource, clusterScoped, ok := resourceOf(schema.FromAPIVersionAndKind(h.APIVersion, h.Kind).GroupKind())
+	h := partialOf(raw) // what does not decode is of no kind, and the reader of the files says so
+	resource, ok := resources[schema.FromAPIVersionAndKind(h.APIVersion, h.Kind).GroupKind()]
 	if !ok {
 		return
 	}
 	key := types.NamespacedName{Namespace: h.Metadata.Namespace, Name: h.Metadata.Name}
 	switch {
-	case clusterScoped:
+	case resource == definitions: // cluster-scoped
 		key.Namespace = ""
 	case key.Namespace == "":
 		key.Namespace = namespace
@@ -80,17 +70,10 @@ func Changes(
 	return &r.PlanChanges
 }
 
-// resourceOf returns the resource of a kind that is read.
-func resourceOf(kind schema.GroupKind) (resource schema.GroupVersionResource, clusterScoped, ok bool) {
-	switch kind {
-	case olm.InstallPlanGVK.GroupKind():
-		return plans, false, true
-	case olm.ClusterServiceVersionGVK.GroupKind():
-		return csvs, false, true
-	case schema.GroupKind{Kind: "ConfigMap"}:
-		return configMaps, false, true
-	case schema.GroupKind{Group: definitions.Group, Kind: "CustomResourceDefinition"}:
-		return definitions, true, true
-	}
-	return schema.GroupVersionResource{}, false, false
+// resources are the resources of the kinds that are read.
+var resources = map[schema.GroupKind]schema.GroupVersionResource{
+	olm.InstallPlanGVK.GroupKind():                               plans,
+	olm.ClusterServiceVersionGVK.GroupKind():                     csvs,
+	{Kind: "ConfigMap"}:                                          configMaps,
+	{Group: definitions.Group, Kind: "CustomResourceDefinition"}: definitions,
 }

@@ -207,12 +207,6 @@ func (r *reader) manifests(
 	return manifests, in, fault, nil
 }
 
-// isPartial reports whether an object that a source does not have may exist.
-func isPartial(s Source) bool {
-	files, ok := s.(*Files)
-	return ok && files.Partial
-}
-
 // unpack returns the manifests in the ConfigMap that a step refers to.
 func (r *reader) unpack(
 	ctx context.Context, ref olm.Reference, step *olm.StepResource,
@@ -225,8 +219,9 @@ func (r *reader) unpack(
 		return nil, name + " is not in the namespace of its catalog", nil
 	}
 	raw, err := r.Get(ctx, configMaps, key)
+	files, _ := r.Source.(*Files)
 	switch {
-	case apierrors.IsNotFound(err) && isPartial(r.Source):
+	case apierrors.IsNotFound(err) && files != nil && files.Partial: // it may exist
 		return nil, name + " is not in the input: add what kubectl get configmap " + text.Name(key.Name) + " -n " +
 			text.Name(key.Namespace) + " -o yaml prints", nil
 	case apierrors.IsNotFound(err):
@@ -292,6 +287,7 @@ type partialObject struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Metadata   struct {
+		Namespace         string `json:"namespace"`
 		Name              string `json:"name"`
 		CreationTimestamp string `json:"creationTimestamp"`
 	} `json:"metadata"`
@@ -336,8 +332,7 @@ func (r *reader) installed(ctx context.Context, replaces *state.Replacement, man
 }
 
 func isDefinition(h *partialObject) bool {
-	return schema.FromAPIVersionAndKind(h.APIVersion, h.Kind).GroupKind() ==
-		schema.GroupKind{Group: definitions.Group, Kind: "CustomResourceDefinition"}
+	return resources[schema.FromAPIVersionAndKind(h.APIVersion, h.Kind).GroupKind()] == definitions
 }
 
 // installedCSV returns the installed ClusterServiceVersion.

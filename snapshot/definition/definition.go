@@ -22,7 +22,6 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/crdschema"
 	"github.com/opgate/opgate/internal/metakey"
-	"github.com/opgate/opgate/internal/signal"
 	"github.com/opgate/opgate/internal/watched"
 )
 
@@ -105,8 +104,8 @@ var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Ver
 // Watcher follows the definition. A nil Watcher is that of Opgate's own definition.
 type Watcher struct {
 	object   *watched.Object
-	changed  chan struct{} // holds one token
-	versions chan string   // holds the last one
+	versions chan string // holds the last one
+	mu       sync.Mutex  // held by update
 	state    atomic.Pointer[State]
 	log      logr.Logger
 }
@@ -125,10 +124,10 @@ func setVersion(version string) {
 // NewWatcher returns a watcher. Start runs it.
 func NewWatcher(client dynamic.Interface, log logr.Logger) (*Watcher, error) {
 	setVersion("")
-	w := &Watcher{changed: make(chan struct{}, 1), versions: make(chan string, 1), log: log}
+	w := &Watcher{versions: make(chan string, 1), log: log}
 	name := policyv1beta2.Resource + "." + policyv1beta2.Group
 	var err error
-	w.object, err = watched.New(client, definitions, "", name, func() { signal.Put(w.changed) }, log)
+	w.object, err = watched.New(client, definitions, "", name, w.update, log)
 	return w, err
 }
 
@@ -150,22 +149,12 @@ func (w *Watcher) Note() string {
 }
 
 // Start follows the definition until the context ends.
-func (w *Watcher) Start(ctx context.Context) error {
-	var running sync.WaitGroup
-	defer running.Wait()
-	running.Go(func() { _ = w.object.Start(ctx) })
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-w.changed:
-			w.update()
-		}
-	}
-}
+func (w *Watcher) Start(ctx context.Context) error { return w.object.Start(ctx) }
 
 // update stores the state, and passes on a version that is new.
 func (w *Watcher) update() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	last, version := w.state.Load(), ""
 	if last != nil {
 		version = last.Version

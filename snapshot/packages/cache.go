@@ -100,7 +100,9 @@ type entry struct {
 // New returns a cache. Start runs it.
 func New(o Options) *Cache {
 	return &Cache{Options: o, entries: map[query]*entry{}, queue: supply.NewQueue[query](firstRetry, lastRetry),
-		fetch: func(ctx context.Context, q query) (*catalog.Package, error) { return fetch(ctx, o.Client, q) }}
+		fetch: func(ctx context.Context, q query) (*catalog.Package, error) {
+			return Fetch(ctx, o.Client, q.pkg, q.catalog)
+		}}
 }
 
 // Get returns a package of a catalog; a zero source, or one with an empty part, is any catalog that has the package. It
@@ -250,15 +252,16 @@ func (c *Cache) logProblem(q query, e *entry, err error) {
 	if err != nil {
 		problem = err.Error()
 	}
-	switch problem {
-	case e.problem:
-	case "":
-		c.Log.Info("package is known again", "package", q.pkg, "catalog", catalogText(q.catalog))
-	default:
-		c.Log.Info("package is not known, it is asked for again while it is needed",
-			"package", q.pkg, "catalog", catalogText(q.catalog), "error", problem)
+	if problem == e.problem {
+		return
 	}
 	e.problem = problem
+	log := c.Log.WithValues("package", q.pkg, "catalog", catalogText(q.catalog))
+	if err == nil {
+		log.Info("package is known again")
+	} else {
+		log.Info("package is not known, it is asked for again while it is needed", "error", problem)
+	}
 }
 
 func (e *entry) wanted(now time.Time) bool { return now.Sub(e.asked) < wantedFor }
@@ -279,14 +282,11 @@ func catalogText(c olm.Catalog) string {
 // errAbsent is the error for a package that does not exist, although the API is served.
 var errAbsent = errors.New("no such package")
 
-// Fetch reads a package of a catalog once, for commands; the parts of the catalog that are not known are empty.
-func Fetch(ctx context.Context, client dynamic.Interface, pkg string, source olm.Catalog) (*catalog.Package, error) {
-	return fetch(ctx, client, query{pkg, source})
-}
-
-// fetch reads in the namespace of the catalog: a catalog outside of OLM's global namespace serves its packages only
-// there, and the global ones are served everywhere.
-func fetch(ctx context.Context, from dynamic.Interface, q query) (*catalog.Package, error) {
+// Fetch reads a package of a catalog; the parts of the catalog that are not known are empty. It reads in the namespace of
+// the catalog: a catalog outside of OLM's global namespace serves its packages only there, and the global ones are served
+// everywhere.
+func Fetch(ctx context.Context, from dynamic.Interface, pkg string, source olm.Catalog) (*catalog.Package, error) {
+	q := query{pkg, source}
 	client := from.Resource(olm.PackageManifests).Namespace(cmp.Or(q.catalog.Namespace, metav1.NamespaceDefault))
 	got, err := client.Get(ctx, q.pkg, metav1.GetOptions{})
 	if err != nil {

@@ -79,7 +79,7 @@ func TestFetch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := fetch(t.Context(), client, query{"etcd", test.catalog})
+			p, err := Fetch(t.Context(), client, "etcd", test.catalog)
 			got := ""
 			if err != nil {
 				got = err.Error()

@@ -4,6 +4,8 @@ package supply
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -49,13 +51,9 @@ func MakeRoom[K comparable, E any](
 	if len(entries) < limit {
 		return
 	}
-	var oldest K
-	var at time.Time
-	for key, e := range entries {
-		if at.IsZero() || asked(e).Before(at) {
-			oldest, at = key, asked(e)
-		}
-	}
+	oldest := slices.MinFunc(slices.Collect(maps.Keys(entries)), func(a, b K) int {
+		return asked(entries[a]).Compare(asked(entries[b]))
+	})
 	delete(entries, oldest)
 	queue.Forget(oldest)
 }

@@ -3,6 +3,7 @@ package templates
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -62,8 +63,7 @@ func (r *Resolver) handle(ctx context.Context, key types.NamespacedName) (retry 
 		completed.Spec.Subscription.Namespace = namespace
 		retry = retry || again
 	}
-	r.publish(key, e, &snapshot.Completion{Generation: op.Generation, UID: op.UID, Policy: completed,
-		Problems: problems}, waitsFor)
+	r.publish(key, e, &snapshot.Completion{Policy: completed, Problems: problems}, waitsFor)
 	return retry
 }
 
@@ -78,27 +78,23 @@ func (r *Resolver) scope(op *policyv1beta2.OperatorPolicy) scope {
 func (r *Resolver) fillIn(
 	e *entry, op, completed *policyv1beta2.OperatorPolicy,
 ) (namespace string, retry bool, problem string) {
-	r.mu.Lock()
 	if e.generation == op.Generation && e.uid == op.UID {
 		namespace = e.namespace
 	}
-	r.mu.Unlock()
 	if namespace == "" {
 		namespace = settledNamespace(op)
 	}
 	if namespace == "" {
 		namespace, retry, problem = r.namespace(completed)
 	}
-	r.mu.Lock()
 	e.namespace, e.generation, e.uid = namespace, op.Generation, op.UID
-	r.mu.Unlock()
 	return namespace, retry, problem
 }
 
 // publish publishes a resolution if it differs from the last one.
 func (r *Resolver) publish(key types.NamespacedName, e *entry, found *snapshot.Completion, waitsFor string) {
 	r.mu.Lock()
-	if e.op == nil || e.op.UID != found.UID || e.op.Generation != found.Generation {
+	if e.op == nil || e.op.UID != found.Policy.UID || e.op.Generation != found.Policy.Generation {
 		r.mu.Unlock()
 		return // forgotten, or a newer state is queued
 	}
@@ -145,7 +141,15 @@ func (r *Resolver) resolveParts(
 	if len(here) == 0 {
 		return problems, false
 	}
-	answers, retry := r.run(ctx, key, e, scope, here)
+	if e.session == nil {
+		var err error
+		if e.session, err = r.open(ctx, key, func() { r.queue.Add(key) }); err != nil {
+			return append(problems, here[0].Path+" does not resolve: "+err.Error()), true
+		}
+	}
+	limited, cancel := context.WithTimeout(ctx, maxTime)
+	defer cancel()
+	answers, retry := e.session.resolve(limited, scope, here)
 	for i, p := range here {
 		if answers[i].problem != "" {
 			problems = append(problems, p.Path+" does not resolve: "+answers[i].problem)
@@ -156,21 +160,6 @@ func (r *Resolver) resolveParts(
 		}
 	}
 	return problems, retry
-}
-
-// run resolves parts, in a new session if there is none.
-func (r *Resolver) run(
-	ctx context.Context, key types.NamespacedName, e *entry, scope scope, parts []part,
-) (_ []answer, retry bool) {
-	if e.session == nil {
-		var err error
-		if e.session, err = r.open(ctx, key, func() { r.queue.Add(key) }); err != nil {
-			return all(parts, err.Error()), true
-		}
-	}
-	limited, cancel := context.WithTimeout(ctx, maxTime)
-	defer cancel()
-	return e.session.resolve(limited, scope, parts)
 }
 
 func all(parts []part, problem string) []answer {
@@ -185,7 +174,10 @@ const (
 	maxLookup = 16 << 20
 )
 
-var errTooLarge = errors.New("the lookup finds more than 16 MiB; give a name, a namespace or a selector")
+var (
+	errTooLarge = errors.New("the lookup finds more than 16 MiB; give a name, a namespace or a selector")
+	errNoAnswer = fmt.Errorf("no answer within %s: %w", requestTimeout, context.DeadlineExceeded)
+)
 
 // transport sends the requests of one session. The libraries that make them pass no context and no timeout,
 // and hold a lock while they wait.
@@ -200,17 +192,18 @@ type transport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	ctx, cancel := context.WithCancel(req.Context())
-	detach := context.AfterFunc(t.ctx, cancel)
+	ctx, cancel := context.WithCancelCause(req.Context())
+	detach := context.AfterFunc(t.ctx, func() { cancel(nil) })
+	timer := time.AfterFunc(requestTimeout, func() { cancel(errNoAnswer) })
 	end := func() {
+		timer.Stop()
 		detach()
-		cancel()
+		cancel(nil)
 	}
-	timer := time.AfterFunc(requestTimeout, cancel)
 	resp, err := t.base.RoundTrip(req.WithContext(ctx))
 	if err != nil {
-		if !timer.Stop() && t.ctx.Err() == nil && req.Context().Err() == nil {
-			err = errors.Join(context.DeadlineExceeded, errors.New("no answer within "+requestTimeout.String()))
+		if errors.Is(context.Cause(ctx), errNoAnswer) {
+			err = errNoAnswer
 		}
 		end()
 		return nil, err
@@ -222,10 +215,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if watch {
 		timer.Stop() // a watch has no time limit
 	}
-	resp.Body = &body{ReadCloser: resp.Body, left: maxLookup, watch: watch, end: func() {
-		timer.Stop()
-		end()
-	}}
+	resp.Body = &body{ReadCloser: resp.Body, left: maxLookup, watch: watch, end: end}
 	return resp, nil
 }
 

@@ -93,7 +93,7 @@ func (l *limits) out(value any) (any, error) {
 // written refuses output that has both an anchor and an alias: the library reads it as YAML, also without the quotes
 // that the policy has, and a few aliases are a large document.
 func (l *limits) written(text string) error {
-	l.anchor, l.alias = l.anchor || marks(text, '&'), l.alias || marks(text, '*')
+	l.anchor, l.alias = l.anchor || anchor.MatchString(text), l.alias || alias.MatchString(text)
 	if l.anchor && l.alias {
 		return limitErrorf("it resolves to text with words that begin with & and *, which could be anchors and aliases of YAML")
 	}

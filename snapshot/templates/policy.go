@@ -2,7 +2,6 @@ package templates
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -21,10 +20,9 @@ import (
 
 // same reports whether two completions are equal for a reader, whatever the status was when they were made.
 func same(a, b *snapshot.Completion) bool {
-	if b == nil || a.UID != b.UID || a.Generation != b.Generation || !slices.Equal(a.Problems, b.Problems) {
-		return false
-	}
-	return maps.Equal(a.Policy.Labels, b.Policy.Labels) && maps.Equal(a.Policy.Annotations, b.Policy.Annotations) &&
+	return b != nil && slices.Equal(a.Problems, b.Problems) &&
+		a.Policy.UID == b.Policy.UID && a.Policy.Generation == b.Policy.Generation &&
+		maps.Equal(a.Policy.Labels, b.Policy.Labels) && maps.Equal(a.Policy.Annotations, b.Policy.Annotations) &&
 		reflect.DeepEqual(a.Policy.Spec, b.Policy.Spec)
 }
 
@@ -56,28 +54,25 @@ func (p *part) open(path string) bool {
 		path != "spec.subscription.config" && !strings.HasPrefix(path, "spec.subscription.config.")
 }
 
-// take writes the resolved part into a spec. It fails closed: an empty list of versions would allow every one.
-func (p *part) take(spec *policyv1beta2.OperatorPolicySpec, resolved any) error {
-	field := reflect.ValueOf(p.Field(spec)).Elem()
-	field.SetZero()
-	if err := convert(resolved, field.Addr().Interface()); err != nil {
-		return err
-	}
-	if p.Path == "spec.versions" && len(operatorpolicy.SplitVersions(spec.Versions)) == 0 {
-		return errors.New("resolves to no version at all, which would stand for every version")
-	}
-	return nil
-}
-
-// put validates a resolved part and writes it into a policy, which is not modified on an error.
+// put validates a resolved part and writes it into a policy, which is not modified on an error. It fails closed: an empty
+// list of versions would allow every one.
 func (p *part) put(op *policyv1beta2.OperatorPolicy, resolved any) error {
 	resolved, err := p.fit("", p.written, resolved)
 	if err != nil {
 		return err
 	}
+	raw, err := json.Marshal(resolved)
+	if err != nil {
+		return fmt.Errorf("%s resolves to what is not JSON", p.Path)
+	}
 	changed := op.DeepCopy()
-	if err := p.take(&changed.Spec, resolved); err != nil {
-		return fmt.Errorf("%s %w", p.Path, err)
+	field := reflect.ValueOf(p.Field(&changed.Spec)).Elem()
+	field.SetZero()
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, field.Addr().Interface()); err != nil {
+		return fmt.Errorf("%s resolves to a value of the wrong type", p.Path) // the cause may quote the value
+	}
+	if p.Path == "spec.versions" && len(operatorpolicy.SplitVersions(changed.Spec.Versions)) == 0 {
+		return fmt.Errorf("%s resolves to no version at all, which would stand for every version", p.Path)
 	}
 	changed.DeepCopyInto(op)
 	return nil
@@ -148,66 +143,30 @@ func (p *part) misfit(path string) error {
 }
 
 func blank(value any) bool {
-	switch value := value.(type) {
-	case nil:
-		return true
-	case string:
-		return strings.TrimSpace(value) == ""
-	case []any:
-		return len(value) == 0
-	case map[string]any:
-		return len(value) == 0
+	switch v := reflect.ValueOf(value); v.Kind() {
+	case reflect.String:
+		return strings.TrimSpace(v.String()) == ""
+	case reflect.Slice, reflect.Map:
+		return v.Len() == 0
+	default:
+		return value == nil
 	}
-	return false
 }
 
-// contains reports whether a string of generic JSON contains a text.
+// contains reports whether a string of generic JSON contains a text, which JSON encodes as it is.
 func contains(value any, text string) bool {
-	switch value := value.(type) {
-	case string:
-		return strings.Contains(value, text)
-	case []any:
-		return slices.ContainsFunc(value, func(item any) bool { return contains(item, text) })
-	case map[string]any:
-		for name, item := range value {
-			if strings.Contains(name, text) || contains(item, text) {
-				return true
-			}
-		}
-	}
-	return false
+	raw, err := json.Marshal(value)
+	return err == nil && strings.Contains(string(raw), text)
 }
 
-// generic returns a value as generic JSON.
-func generic(value any) any {
+// generic returns a value as generic JSON, with every number as a float64: YAML, in which templates are resolved, does
+// not distinguish 1 from 1.0. It is nil for invalid JSON, which the API server never stores.
+func generic(value any) (read any) {
 	raw, err := json.Marshal(value)
-	if err != nil {
-		return nil // invalid JSON, which the API server never stores, has no template text
-	}
-	read, err := parsed(raw)
-	if err != nil {
+	if err != nil || json.Unmarshal(raw, &read) != nil {
 		return nil
 	}
 	return read
-}
-
-// parsed decodes generic JSON, with every number as a float64: YAML, in which templates are resolved, does not
-// distinguish 1 from 1.0.
-func parsed(raw []byte) (value any, err error) {
-	err = json.Unmarshal(raw, &value)
-	return value, err
-}
-
-// convert decodes generic JSON into a typed value.
-func convert(from, into any) error {
-	raw, err := json.Marshal(from)
-	if err != nil {
-		return errors.New("resolves to what is not JSON")
-	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, into); err != nil {
-		return errors.New("resolves to a value of the wrong type") // the cause may quote the value
-	}
-	return nil
 }
 
 // namespace determines the namespace of a policy that names none. While the package is not known retry is

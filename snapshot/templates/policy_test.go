@@ -1,6 +1,7 @@
 package templates
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -150,12 +151,12 @@ func TestPut(t *testing.T) {
 			if len(parts) != 1 {
 				t.Fatalf("%d parts", len(parts))
 			}
-			resolved, err := parsed([]byte(test.resolved))
-			if err != nil {
+			var resolved any
+			if err := json.Unmarshal([]byte(test.resolved), &resolved); err != nil {
 				t.Fatal(err)
 			}
 			completed := op.DeepCopy()
-			err = parts[0].put(completed, resolved)
+			err := parts[0].put(completed, resolved)
 			problem := ""
 			if err != nil {
 				problem = err.Error()

@@ -23,7 +23,7 @@
 // # Limits
 //
 // A policy's template text, loops, output, time and the size of its lookups are bounded, and so are the bytes that its
-// functions are given and make (functions.go); those that make much of little refuse before they do (bounds.go). The library bounds neither loops nor output and ends no template, so these are counted by calls
+// functions are given and make; those that make much of little refuse before they do (functions.go). The library bounds neither loops nor output and ends no template, so these are counted by calls
 // that are inserted into the text (limits.go).
 package templates
 
@@ -108,7 +108,8 @@ type answer struct {
 type entry struct {
 	// op is nil once the policy is forgotten.
 	op *policyv1beta2.OperatorPolicy
-	// session is opened and closed by the worker that handles the policy, which is one at a time.
+	// session, and the namespace with what it is of, are those of the worker that handles the policy, which is one at a
+	// time.
 	session templateSession
 	// namespace was determined for the generation of a policy, and stays until the generation changes.
 	namespace  string

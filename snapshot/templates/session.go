@@ -73,12 +73,8 @@ func openSession(
 	}
 	httpClient := &http.Client{Transport: s.transport}
 	dynamicClient, err := dynamic.NewForConfigAndClient(config, httpClient)
-	if err != nil {
-		cancel()
-		return nil, fmt.Errorf("make a client for templates: %w", err)
-	}
-	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
-	if err != nil {
+	discoveryClient, failed := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
+	if err := errors.Join(err, failed); err != nil {
 		cancel()
 		return nil, fmt.Errorf("make a client for templates: %w", err)
 	}
@@ -122,21 +118,12 @@ func (s *session) interrupt() {
 	s.cancel()
 }
 
-// close waits for the watches to end, at most for the library's interval between two attempts.
+// close waits for the watches to end. A request in progress, which the library holds a lock for, is ended after a second.
 func (s *session) close() {
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = s.resolver.UncacheWatcher(s.id) // it returns an error only for what is not watched
-	}()
-	patience := time.NewTimer(time.Second)
-	select {
-	case <-ended:
-	case <-patience.C:
-	}
-	patience.Stop()
+	late := time.AfterFunc(time.Second, s.cancel)
+	_ = s.resolver.UncacheWatcher(s.id) // it returns an error only for what is not watched
+	late.Stop()
 	s.cancel()
-	<-ended
 	s.stop()
 	<-s.stopped
 }
@@ -192,7 +179,7 @@ func (s *session) resolvePart(l *limits, functions template.FuncMap, p *part) (a
 	}
 	var value any
 	if err == nil {
-		value, err = parsed(result.ResolvedJSON)
+		err = json.Unmarshal(result.ResolvedJSON, &value)
 	}
 	if err != nil {
 		// The library quotes the whole template before the cause.

@@ -98,22 +98,22 @@ func (p *process) controllers(lease *manager.Lease, known *packages.Cache) (all 
 		return nil
 	}
 	constraint.RegisterMetrics(metrics.Registry, named, leading, p.now)
-	records := escape.NewRecords(lease, metrics.Registry, leading, p.log.WithName("escapes"))
-	constraints := &constraint.Controller{Shared: shared("constraints"), Escaped: records.ByConstraint, Grants: p.grants}
+	unreviewed := &escape.Controller{Shared: shared("escapes"), Lease: lease, ExcludedNamespaces: p.unjudged()}
+	unreviewed.RegisterMetrics(metrics.Registry, leading)
+	constraints := &constraint.Controller{Shared: shared("constraints"), Escaped: unreviewed.ByConstraint, Grants: p.grants}
 	enqueue := func(string) {}
 	if !o.externalDefinition() { // else the owner of the definition acts on policies
 		loop := &operatorpolicy.Controller{Shared: shared("loop"), Packages: known,
-			Metrics: operatorpolicy.NewMetrics(metrics.Registry, named, leading), Escaped: records.ByPolicy, Identity: p.replica, Ungoverned: rules.UngovernedMode(o.Ungoverned),
+			Metrics: operatorpolicy.NewMetrics(metrics.Registry, named, leading), Escaped: unreviewed.ByPolicy, Identity: p.replica, Ungoverned: rules.UngovernedMode(o.Ungoverned),
 			Grants: p.grants, Key: p.key.Key, HistoryLength: o.StatusHistoryLength}
 		enqueue, all = loop.Enqueue, append(all, loop)
 	}
-	all = append(all, constraints,
+	unreviewed.Changed = func(namespace string) {
+		enqueue(namespace)
+		constraints.Everything()
+	}
+	all = append(all, constraints, unreviewed,
 		&installed.Controller{Shared: shared("installed"), Namespace: o.Namespace},
-		&escape.Controller{Shared: shared("escapes"), Records: records, ExcludedNamespaces: p.unjudged(),
-			Changed: func(namespace string) {
-				enqueue(namespace)
-				constraints.Everything()
-			}},
 		&catalogs.Controller{Shared: shared("catalogs"), Streams: p.streams, Namespace: o.Namespace})
 	if o.Reports {
 		all = append(all, &report.Controller{Shared: shared("reports")})

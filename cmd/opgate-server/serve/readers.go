@@ -40,10 +40,10 @@ func (p *process) addReaders(policyVersions <-chan string) (*snapshot.Feed, *pac
 	}
 	o := p.options
 	feed := snapshot.NewFeed(snapshot.FeedOptions{
-		Client: p.streams, Store: p.store, Namespace: o.Namespace, Ordering: o.Ordering, Unjudged: p.unjudged(),
-		PolicyVersions: policyVersions, CatalogNamespaces: o.CatalogNamespaces, Omitted: omitted,
-		MaxStaleness: o.MaxStaleness,
-		Panics:       p.panics, Log: p.log.WithName("snapshot"), Now: p.now,
+		Client: p.streams, Store: p.store, Namespace: o.Namespace, Ordering: o.Ordering,
+		Builder:        snapshot.Builder{Unjudged: p.unjudged(), CatalogNamespaces: o.CatalogNamespaces},
+		PolicyVersions: policyVersions, Omitted: omitted, MaxStaleness: o.MaxStaleness,
+		Panics: p.panics, Log: p.log.WithName("snapshot"), Now: p.now,
 	})
 	versions := clusterversion.New(clusterversion.Options{Config: p.config, Changed: feed.SetCluster,
 		Log: p.log.WithName("cluster-version")})
@@ -57,7 +57,7 @@ func (p *process) addReaders(policyVersions <-chan string) (*snapshot.Feed, *pac
 	}
 	changes := contents.New(contents.Options{Source: p.streams, Watch: contents.Watch(p.metadata, o.CatalogNamespaces),
 		Changed: feed.ContentsChanged, Panics: p.panics, Log: p.log.WithName("contents"), Now: p.now})
-	feed.Completer, feed.Packages, feed.Changes, feed.Interrupted = resolver, catalogs, changes.Get, versions.Refresh
+	feed.Completer, feed.Packages, feed.Builder.Changes, feed.Interrupted = resolver, catalogs, changes.Get, versions.Refresh
 	return feed, catalogs, p.add(catalogs, changes, resolver, feed, versions)
 }
 
