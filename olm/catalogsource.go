@@ -28,8 +28,6 @@ type CatalogSource struct {
 		} `json:"connectionState"`
 		// Service is the one that OLM connects to, without spec.address; nil until OLM has made it.
 		Service *registryService `json:"registryService"`
-		// Polled is when OLM last looked for a newer image.
-		Polled string `json:"latestImageRegistryPoll"`
 	} `json:"status"`
 }
 

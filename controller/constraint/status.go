@@ -62,8 +62,6 @@ type statusInput struct {
 	Wanted, Made, Missing int
 	// WriteErrors counts, by reason, the namespaces in which it cannot be written.
 	WriteErrors map[string]int
-	// Kept is the number of mustnothave policies that remove nothing, because the Constraint denies deletions.
-	Kept int
 	// Escaped is the number of refused operators that were installed while Opgate was not running.
 	Escaped int
 	Now     time.Time
@@ -160,9 +158,6 @@ func (in *statusInput) summary(violating, unknown int) string {
 		count(len(in.Definition.Properties), "property")
 	if d := in.Definition.Deletion; d != nil {
 		text += ", deletion " + string(d.Action)
-		if in.Kept > 0 {
-			text += ", " + count(in.Kept, "mustnothave policy") + " held back"
-		}
 	}
 	if len(in.Definition.Constraints) == 0 {
 		return text
@@ -281,7 +276,7 @@ func (r *Controller) reconcileStatus(
 	in := &statusInput{Object: object, Definition: definition, Counts: tally.Of(definition), Installed: tally.Installed,
 		Violators: tally.Violators(definition),
 		Operator:  r.wanted.of(current, name), WriteErrors: r.writeErrors.of(name),
-		Kept: rules.Keeps(definition, current.All()), Escaped: r.Escaped(name), Now: now}
+		Escaped: r.Escaped(name), Now: now}
 	r.countOperators(current, in)
 	next := evaluate(in)
 	written, err := r.Writer.Status(ctx, snapshot.Constraints, snapshot.InCluster(), object, object.Status, next)

@@ -78,10 +78,6 @@ func TestConditions(t *testing.T) {
 			in.Definition.Constraints, in.Counts = nil, nil
 			in.Definition.Deletion = &constraint.Deletion{Action: policyv1beta2.DeletionDeny}
 		}, []string{"Ready=True Valid: 0 constraints, 3 properties, deletion Deny"}},
-		{"protects against policies", func(in *statusInput) {
-			in.Definition.Deletion, in.Kept = &constraint.Deletion{Action: policyv1beta2.DeletionDeny}, 2
-		}, []string{strings.Replace(valid, "3 properties",
-			"3 properties, deletion Deny, 2 mustnothave policies held back", 1)}},
 		{"faulty", faulty(fault),
 			[]string{`Ready=False Invalid: every installation and upgrade is held until this is corrected: spec.constraints[0].value.rule (1 +) does not compile`}},
 		{"many faults", faulty(fault, fault, fault, fault, fault),

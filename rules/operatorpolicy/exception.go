@@ -163,7 +163,7 @@ func (l Exceptions) Names(id verdict.RuleID, now time.Time) []string {
 	var names []string
 	for i := range l {
 		if e := &l[i]; slices.Contains(e.Rules, string(id)) && e.inForce(now) {
-			names = append(names, e.versions.names()...)
+			names = append(names, e.versions.Names()...)
 		}
 	}
 	slices.Sort(names)
