@@ -277,13 +277,5 @@ var (
 	ClusterObjectSetGVK      = ExtensionsV1.WithKind(KindClusterObjectSet)
 )
 
-// The resources with their versions. PackageManifests is an aggregated API, which can be listed but not watched.
-var (
-	Subscriptions          = V1alpha1.WithResource("subscriptions")
-	InstallPlans           = V1alpha1.WithResource("installplans")
-	ClusterServiceVersions = V1alpha1.WithResource("clusterserviceversions")
-	CatalogSources         = V1alpha1.WithResource("catalogsources")
-	OperatorGroups         = V1.WithResource("operatorgroups")
-	PackageManifests       = schema.GroupVersionResource{Group: "packages." + Group, Version: "v1",
-		Resource: "packagemanifests"}
-)
+// PackageManifests is an aggregated API, which can be listed but not watched.
+var PackageManifests = schema.GroupVersionResource{Group: "packages." + Group, Version: "v1", Resource: "packagemanifests"}

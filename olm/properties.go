@@ -124,15 +124,6 @@ func ParseBundle(properties string) (Bundle, error) {
 	return b, nil
 }
 
-// Requires returns what properties of a bundle require. Those of the wrong shape are ignored.
-func Requires(properties []Property) []Capability {
-	var b Bundle
-	for _, p := range properties {
-		_ = b.add(p.Type, p.Raw)
-	}
-	return b.Requires
-}
-
 func (b *Bundle) add(propertyType string, value json.RawMessage) error {
 	switch propertyType {
 	case TypePackage, TypePackageRequired:

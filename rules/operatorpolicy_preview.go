@@ -23,9 +23,8 @@ import (
 // preview warns of what a policy will and will not do.
 type preview struct {
 	*OperatorPolicyInput
-	op *policyv1beta2.OperatorPolicy
-	p  *operatorpolicy.Policy
-	v  *verdict.Verdict
+	p *operatorpolicy.Policy
+	v *verdict.Verdict
 }
 
 func (in *preview) warn(id verdict.RuleID, what, more string) {
@@ -177,7 +176,7 @@ func (in *preview) plan(plan *olm.InstallPlan, ns *state.Namespace) {
 
 // grants warns of what an OperatorPolicy needs and the installation withholds.
 func (in *preview) grants() {
-	p, spec := in.p, &in.op.Spec
+	p, spec := in.p, &in.p.Object.Spec
 	if spec.RemovalBehavior.CustomResourceDefinitions == policyv1beta2.RemovalDelete {
 		in.ineffective("spec.removalBehavior.customResourceDefinitions Delete deletes none",
 			in.Grants.Missing(grant.Definitions))
@@ -218,7 +217,7 @@ func (in *preview) subscription(ns *state.Namespace) {
 	sub.Spec = olm.SubscriptionSpec{Package: p.Package, Channel: p.Channel, StartingCSV: p.StartingCSV,
 		Source: p.Catalog.Name, SourceNamespace: p.Catalog.Namespace}
 	subscribers, moments := ns.Subscribers(p.Package), []moment{always, ifCreated}
-	if in.op.Spec.ComplianceType == policyv1beta2.MayHave {
+	if p.Object.Spec.ComplianceType == policyv1beta2.MayHave {
 		moments[1] = ifAllowed
 	}
 	if len(subscribers) > 0 {
