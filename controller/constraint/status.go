@@ -51,7 +51,7 @@ type statusInput struct {
 	Object     *constraintv1.Constraint
 	Definition *constraint.Definition
 	// Counts are over Installed operators.
-	Counts    []rules.Count
+	Counts    []constraintv1.ConstraintCount
 	Installed int
 	// Violators are the first operators that the Constraint counts as violating.
 	Violators []constraintv1.ConstraintViolator
@@ -87,10 +87,8 @@ func evaluate(in *statusInput) constraintv1.ConstraintStatus {
 		next.Violators = in.Violators
 		unknown := 0
 		for i, count := range in.Counts {
-			next.Constraints = append(next.Constraints,
-				constraintv1.ConstraintCount{Index: count.Index, Field: count.Field,
-					Message:   text.Truncate(in.Definition.Constraints[i].Message, maxMessage),
-					Satisfied: count.Satisfied, Violating: count.Violating, Unknown: count.Unknown})
+			count.Message = text.Truncate(in.Definition.Constraints[i].Message, maxMessage)
+			next.Constraints = append(next.Constraints, count)
 			next.Violating += count.Violating
 			unknown += count.Unknown
 		}
