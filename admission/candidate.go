@@ -8,6 +8,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/admission/olmidentity"
@@ -32,14 +33,14 @@ func planForm(_ *snapshot.Snapshot, req *request[olm.InstallPlanHead, olm.Instal
 		return nil, false
 	}
 	owners := req.Object.Metadata.OwnerReferences
-	i := slices.IndexFunc(owners, func(o olm.OwnerReference) bool {
+	i := slices.IndexFunc(owners, func(o metav1.OwnerReference) bool {
 		return o.Kind == olm.SubscriptionGVK.Kind && o.APIVersion == olm.SubscriptionGVK.GroupVersion().String()
 	})
 	if i < 0 {
 		return nil, false
 	}
 	return &corev1.ObjectReference{APIVersion: owners[i].APIVersion, Kind: owners[i].Kind, Namespace: req.Namespace,
-		Name: owners[i].Name, UID: types.UID(owners[i].UID)}, true
+		Name: owners[i].Name, UID: owners[i].UID}, true
 }
 
 // refusedComponent reports whether a write of a component of the control plane was refused, by its name. People are

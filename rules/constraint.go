@@ -285,8 +285,7 @@ func constraintExceptions(c *constraintv1.Constraint) (operatorpolicy.Exceptions
 	}
 	specs, rule := make([]operatorpolicy.ExceptionSpec, len(c.Spec.Exceptions)), []string{string(bundle.RuleConstraint)}
 	for i, e := range c.Spec.Exceptions {
-		specs[i] = operatorpolicy.ExceptionSpec{Versions: e.Versions, Package: e.Package, Namespaces: e.Namespaces,
-			Rules: rule, Reason: e.Reason, Expires: e.Expires}
+		specs[i] = operatorpolicy.ExceptionSpec{Exception: e, Rules: rule}
 	}
 	refused := constraintSchema().Check("spec", &part)
 	all, errs := operatorpolicy.ReadExceptions(specs, rule, c.Status.EndedExceptions, refused)
