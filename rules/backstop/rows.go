@@ -232,9 +232,8 @@ func (c *check) columns(excepted []string) (columns []string) {
 	return columns
 }
 
-// checksOf returns the checks of a policy: what it demands of a ClusterServiceVersion of its package by name and version
-// alone. What they refuse, JudgePlan refuses. A name that is listed with a digest is allowed, and not forbidden: the
-// digest is not known by name.
+// checksOf returns the checks of a policy, by name and version alone: what depends on its catalog is not forbidden, and a
+// name that is listed with a digest is allowed, and not forbidden.
 func checksOf(p *operatorpolicy.Policy, semver bool) (checks []check) {
 	if p.Incomplete { // its contents are known to the gate soon, or only there
 		return []check{{kind: checkNothing}}
@@ -256,25 +255,18 @@ func checksOf(p *operatorpolicy.Policy, semver bool) (checks []check) {
 	switch {
 	case p.Unreadable() != "":
 	case p.MustNotHave && (p.Catalog != olm.Catalog{} || len(names) == 0 && len(p.Versions.Entries) > 0):
-		// it depends on the catalog, or on digests
 	case p.MustNotHave && within == nil && len(names) == 0:
 		checks = append(checks, check{kind: checkForbidAll})
 	case p.MustNotHave && within == nil:
 		checks = append(checks, check{kind: checkForbid, names: names, text: listText(names)})
 	case p.MustNotHave && intervals != nil:
-		scope := "package " + p.Package
-		if len(names) > 0 {
-			scope = text.Names(names, maxListed)
-		}
+		scope := cmp.Or(text.Names(names, maxListed), "package "+p.Package)
 		checks = append(checks, check{checkForbidIn, names, intervals, scope + " in range " + text.Quote(within.String())})
 	case !p.MustNotHave:
-		var start []string
-		if p.StartingCSV != "" {
-			start = []string{p.StartingCSV}
-		}
+		start := slices.DeleteFunc([]string{p.StartingCSV}, func(name string) bool { return name == "" })
 		if len(names) > 0 {
-			if p.StartingCSV != "" && !slices.Contains(names, p.StartingCSV) {
-				names = append(names, p.StartingCSV)
+			if !slices.Contains(names, p.StartingCSV) {
+				names = append(names, start...)
 			}
 			checks = append(checks, check{kind: checkAllow, names: names, text: listText(names)})
 		}
