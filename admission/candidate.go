@@ -31,15 +31,13 @@ func planForm(_ *snapshot.Snapshot, req *request[olm.InstallPlanHead, olm.Instal
 	if req.Operation != string(admissionv1.Create) {
 		return nil, false
 	}
-	owners := req.Object.Metadata.OwnerReferences
-	i := slices.IndexFunc(owners, func(o olm.OwnerReference) bool {
-		return o.Kind == olm.SubscriptionGVK.Kind && o.APIVersion == olm.SubscriptionGVK.GroupVersion().String()
-	})
-	if i < 0 {
-		return nil, false
+	for _, o := range req.Object.Metadata.OwnerReferences {
+		if o.Kind == olm.SubscriptionGVK.Kind && o.APIVersion == olm.SubscriptionGVK.GroupVersion().String() {
+			return &corev1.ObjectReference{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: req.Namespace, Name: o.Name,
+				UID: o.UID}, true
+		}
 	}
-	return &corev1.ObjectReference{APIVersion: owners[i].APIVersion, Kind: owners[i].Kind, Namespace: req.Namespace,
-		Name: owners[i].Name, UID: types.UID(owners[i].UID)}, true
+	return nil, false
 }
 
 // refusedComponent reports whether a write of a component of the control plane was refused, by its name. People are

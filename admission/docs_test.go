@@ -30,7 +30,7 @@ func TestRulesDocument(t *testing.T) {
 		known = append(known, string(r.ID))
 		said := outcomes[string(r.ID)]
 		words := strings.Join(regexp.MustCompile(`\b(Deny|Hold|Warn)\b`).FindAllString(said, -1), ",")
-		if words != r.Outcomes.String() || strings.Contains(said, "; override") != r.Override ||
+		if words != string(r.Outcomes) || strings.Contains(said, "; override") != r.Override ||
 			strings.Contains(said, "; backstop") != r.Backstop {
 			t.Errorf("docs/rules.md has %q of %s, which is %s, override %t, backstop %t", said, r.ID, r.Outcomes, r.Override,
 				r.Backstop)

@@ -247,7 +247,7 @@ func (g *Gate) subscriptionInput(
 func (g *Gate) planCreate(
 	req *request[olm.InstallPlanHead, olm.InstallPlan], ns *state.Namespace,
 ) rules.PlanCreateInput {
-	return rules.PlanCreateInput{Plan: req.Object, Namespace: ns, ByOLM: g.OLM.Is(&req.User)}
+	return rules.PlanCreateInput{New: req.Object, Namespace: ns, ByOLM: g.OLM.Is(&req.User)}
 }
 
 func (g *Gate) exemptPlan(req *request[olm.InstallPlanHead, olm.InstallPlan]) bool {

@@ -82,7 +82,7 @@ func TestScenariosShowOutcomes(t *testing.T) {
 			continue
 		}
 		shown++
-		if r := rules.RuleOf(verdict.RuleID(named[0][1])); !slices.Contains(r.Outcomes, verdict.Outcome(s.Decision)) {
+		if r := rules.RuleOf(verdict.RuleID(named[0][1])); !strings.Contains(string(r.Outcomes), s.Decision) {
 			t.Errorf("%s: the decision is %s, but %s says %s", s.Name, s.Decision, r.ID, r.Outcomes)
 		}
 	}

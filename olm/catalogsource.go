@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -23,21 +24,11 @@ type CatalogSource struct {
 	Status   struct {
 		Connection struct {
 			// State is that of OLM's last connection to the catalog, "" if there was none.
-			State   string `json:"lastObservedState"`
-			Address string `json:"address"`
+			State string `json:"lastObservedState"`
 		} `json:"connectionState"`
 		// Service is the one that OLM connects to, without spec.address; nil until OLM has made it.
-		Service *registryService `json:"registryService"`
-		// Polled is when OLM last looked for a newer image.
-		Polled string `json:"latestImageRegistryPoll"`
+		Service *v1alpha1.RegistryServiceStatus `json:"registryService"`
 	} `json:"status"`
-}
-
-// registryService is a Service and its port.
-type registryService struct {
-	Namespace string `json:"serviceNamespace"`
-	Name      string `json:"serviceName"`
-	Port      string `json:"port"`
 }
 
 // sourceTypeGRPC is the type of a CatalogSource that is served from an image, or at an address.
@@ -53,8 +44,9 @@ func (c *CatalogSource) Healthy() bool { return c.Status.Connection.State == con
 // that OLM makes for its pods. OLM connects to what the status names, and corrects it only when it makes a new pod.
 func (c *CatalogSource) ServedImage() string {
 	service := Catalog{Namespace: c.Metadata.Namespace, Name: c.Metadata.Name}.Service()
-	made := registryService{Namespace: service.Namespace, Name: service.Name, Port: strconv.Itoa(registryPort)}
-	if c.Status.Service != nil && *c.Status.Service != made {
+	made := v1alpha1.RegistryServiceStatus{ServiceNamespace: service.Namespace, ServiceName: service.Name,
+		Port: strconv.Itoa(registryPort)}
+	if c.Status.Service != nil && c.Status.Service.Address() != made.Address() {
 		return ""
 	}
 	return c.Spec.ServedImage()

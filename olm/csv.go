@@ -69,15 +69,10 @@ func ReadCSVStatus(raw []byte) (s CSVStatus) {
 			} `json:"install"`
 		} `json:"spec"`
 		Status struct {
-			Phase        string `json:"phase"`
-			Reason       string `json:"reason"`
-			Message      string `json:"message"`
-			Requirements []struct {
-				Kind    string `json:"kind"`
-				Name    string `json:"name"`
-				Status  string `json:"status"`
-				Message string `json:"message"`
-			} `json:"requirementStatus"`
+			Phase        string                       `json:"phase"`
+			Reason       string                       `json:"reason"`
+			Message      string                       `json:"message"`
+			Requirements []v1alpha1.RequirementStatus `json:"requirementStatus"`
 		} `json:"status"`
 	}
 	_ = apijson.Unmarshal(raw, &object) // what is of another type counts as unset
@@ -97,8 +92,8 @@ func ReadCSVStatus(raw []byte) (s CSVStatus) {
 		}
 	}
 	for _, r := range object.Status.Requirements {
-		if s.Reason == "RequirementsNotMet" && r.Status != "Present" && len(s.Unmet) < maxUnmet {
-			s.Unmet = append(s.Unmet, text.Truncate(r.Kind+" "+r.Name+" ("+r.Status+"): "+r.Message, maxUnmetText))
+		if s.Reason == "RequirementsNotMet" && r.Status != v1alpha1.RequirementStatusReasonPresent && len(s.Unmet) < maxUnmet {
+			s.Unmet = append(s.Unmet, text.Truncate(r.Kind+" "+r.Name+" ("+string(r.Status)+"): "+r.Message, maxUnmetText))
 		}
 	}
 	return s

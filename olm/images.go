@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+
 	"github.com/opgate/opgate/internal/apijson"
 )
 
@@ -79,9 +81,6 @@ func (m *images) add(found []Image) {
 		case known:
 		case len(m.list) == maxImages:
 			m.why = fmt.Sprintf("has more than %d images", maxImages)
-		case m.known == nil:
-			m.known = map[Image]struct{}{image: {}}
-			m.list = append(m.list, image)
 		default:
 			m.known[image] = struct{}{}
 			m.list = append(m.list, image)
@@ -103,6 +102,7 @@ func (m *images) read(raw []byte, into any) bool {
 		m.why = "has images that cannot be read: " + err.Error()
 		return false
 	}
+	m.known = map[Image]struct{}{}
 	return true
 }
 
@@ -111,10 +111,7 @@ type relatedImages struct{ images }
 
 // UnmarshalJSON counts the values first. It never fails: of what cannot be read the reason is kept.
 func (r *relatedImages) UnmarshalJSON(raw []byte) error {
-	var list []struct {
-		Name  string `json:"name"`
-		Image string `json:"image"`
-	}
+	var list []v1alpha1.RelatedImage
 	if r.images = (images{}); r.read(raw, &list) {
 		for _, related := range list {
 			r.add([]Image{{Reference: related.Image, From: "relatedImages", Name: related.Name}})

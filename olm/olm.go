@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/opgate/opgate/internal/apijson"
@@ -78,7 +79,7 @@ func (f *filled) UnmarshalJSON(raw []byte) error {
 }
 
 // Owners are the owners of an object; unnamedOwner where they are too many to be read.
-type Owners []OwnerReference
+type Owners []metav1.OwnerReference
 
 var unnamedOwner = Owners{{}}
 
@@ -92,15 +93,7 @@ func (o *Owners) UnmarshalJSON(raw []byte) error {
 		*o = unnamedOwner
 		return nil
 	}
-	return apijson.Unmarshal(raw, (*[]OwnerReference)(o))
-}
-
-// OwnerReference names an owner of an object, in its namespace.
-type OwnerReference struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Name       string `json:"name"`
-	UID        string `json:"uid"`
+	return apijson.Unmarshal(raw, (*[]metav1.OwnerReference)(o))
 }
 
 // Annotations are those that rules read.
@@ -277,13 +270,5 @@ var (
 	ClusterObjectSetGVK      = ExtensionsV1.WithKind(KindClusterObjectSet)
 )
 
-// The resources with their versions. PackageManifests is an aggregated API, which can be listed but not watched.
-var (
-	Subscriptions          = V1alpha1.WithResource("subscriptions")
-	InstallPlans           = V1alpha1.WithResource("installplans")
-	ClusterServiceVersions = V1alpha1.WithResource("clusterserviceversions")
-	CatalogSources         = V1alpha1.WithResource("catalogsources")
-	OperatorGroups         = V1.WithResource("operatorgroups")
-	PackageManifests       = schema.GroupVersionResource{Group: "packages." + Group, Version: "v1",
-		Resource: "packagemanifests"}
-)
+// PackageManifests is an aggregated API, which can be listed but not watched.
+var PackageManifests = schema.GroupVersionResource{Group: "packages." + Group, Version: "v1", Resource: "packagemanifests"}

@@ -24,9 +24,9 @@ const (
 
 // Property is one property of a bundle, or of the cluster.
 type Property struct {
-	Type string
+	Type string `json:"type"`
 	// Raw is the value as written. It is always valid JSON.
-	Raw json.RawMessage
+	Raw json.RawMessage `json:"value"`
 }
 
 // ParseProperties reads the properties of a bundle in the wrapper that OLM uses in bundleLookups and in the annotation
@@ -42,10 +42,7 @@ func ParseProperties(wrapped string) ([]Property, error) {
 		return nil, fmt.Errorf("read bundle properties: they hold %d values, at most %d are read", n, MaxValues)
 	}
 	var list struct {
-		Properties []struct {
-			Type  string          `json:"type"`
-			Value json.RawMessage `json:"value"`
-		} `json:"properties"`
+		Properties []Property `json:"properties"`
 	}
 	if err := json.Unmarshal([]byte(wrapped), &list); err != nil {
 		return nil, fmt.Errorf("read bundle properties: %w", err)
@@ -53,12 +50,11 @@ func ParseProperties(wrapped string) ([]Property, error) {
 	if n := len(list.Properties); n > MaxProperties {
 		return nil, fmt.Errorf("read bundle properties: there are %d, at most %d are read", n, MaxProperties)
 	}
-	properties := make([]Property, len(list.Properties))
-	for i, p := range list.Properties {
-		if len(p.Value) == 0 {
-			p.Value = json.RawMessage("null")
+	properties := append([]Property{}, list.Properties...)
+	for i := range properties {
+		if len(properties[i].Raw) == 0 {
+			properties[i].Raw = json.RawMessage("null")
 		}
-		properties[i] = Property{Type: p.Type, Raw: p.Value}
 	}
 	return properties, nil
 }

@@ -147,7 +147,7 @@ func TestBornApproved(t *testing.T) {
 			Subscriptions: []*olm.Subscription{subscriptionTo("etcd")}})
 	plan := &olm.InstallPlanHead{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-x7"},
 		Spec: olm.InstallPlanSpec{CSVNames: []string{"etcd.v0.9.4"}, Approved: true}}
-	if v := JudgePlanCreate(PlanCreateInput{Plan: plan, Namespace: switched, ByOLM: true}); v.Decision != verdict.Hold {
+	if v := JudgePlanCreate(PlanCreateInput{New: plan, Namespace: switched, ByOLM: true}); v.Decision != verdict.Hold {
 		t.Errorf("a plan that was made before the Subscription was switched to Manual: %s, want Hold", v.Decision)
 	}
 	for names, want := range map[string]verdict.Decision{
@@ -157,7 +157,7 @@ func TestBornApproved(t *testing.T) {
 	} {
 		plan := &olm.InstallPlanHead{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-x7"},
 			Spec: olm.InstallPlanSpec{CSVNames: strings.Fields(names), Approved: true}}
-		if v := JudgePlanCreate(PlanCreateInput{Plan: plan, Namespace: ns, ByOLM: true}); v.Decision != want {
+		if v := JudgePlanCreate(PlanCreateInput{New: plan, Namespace: ns, ByOLM: true}); v.Decision != want {
 			t.Errorf("%s: %s, want %s (%s)", names, v.Decision, want, v.Refusal())
 		}
 	}

@@ -101,16 +101,8 @@ type Tally struct {
 	// Installed is the number of operators; one that is installed in two namespaces counts twice.
 	Installed int
 
-	missed    map[*constraint.Constraint]*Count
+	missed    map[*constraint.Constraint]*constraintv1.ConstraintCount
 	violators map[*constraint.Constraint][]constraintv1.ConstraintViolator
-}
-
-// Count is the number of installed operators that satisfy one constraint of a Constraint, and of those that do not.
-type Count struct {
-	// Index and Field are those of the constraint: its number and its path.
-	Index                         int
-	Field                         string
-	Satisfied, Violating, Unknown int
 }
 
 // compareViolators sorts by namespace, then name.
@@ -121,7 +113,7 @@ func compareViolators(a, b constraintv1.ConstraintViolator) int {
 // NewTally counts everything that is installed in namespaces at a time, in one pass for all Constraints. What an
 // exception sets aside counts as satisfied.
 func NewTally(namespaces iter.Seq[*state.Namespace], now time.Time) *Tally {
-	t := &Tally{missed: map[*constraint.Constraint]*Count{}, violators: map[*constraint.Constraint][]constraintv1.ConstraintViolator{}}
+	t := &Tally{missed: map[*constraint.Constraint]*constraintv1.ConstraintCount{}, violators: map[*constraint.Constraint][]constraintv1.ConstraintViolator{}}
 	for ns := range namespaces {
 		for i := range ns.Installed() {
 			t.Installed++
@@ -143,7 +135,7 @@ func NewTally(namespaces iter.Seq[*state.Namespace], now time.Time) *Tally {
 func (t *Tally) add(namespace, csv string, f *constraint.Result) {
 	count := t.missed[f.Constraint]
 	if count == nil {
-		count = &Count{}
+		count = &constraintv1.ConstraintCount{}
 		t.missed[f.Constraint] = count
 	}
 	if f.Outcome == constraint.Violated {
@@ -175,9 +167,9 @@ func (t *Tally) Violators(d *constraint.Definition) []constraintv1.ConstraintVio
 	return all[:min(len(all), MaxViolators)]
 }
 
-// Of returns the counts of one Constraint, one for each of its constraints.
-func (t *Tally) Of(d *constraint.Definition) []Count {
-	counts := make([]Count, len(d.Constraints))
+// Of returns the counts of one Constraint, one for each of its constraints, without messages.
+func (t *Tally) Of(d *constraint.Definition) []constraintv1.ConstraintCount {
+	counts := make([]constraintv1.ConstraintCount, len(d.Constraints))
 	for i, c := range d.Constraints {
 		if missed := t.missed[c]; missed != nil {
 			counts[i] = *missed

@@ -41,23 +41,6 @@ var clusterExtensionRules = []rule[*ClusterExtensionInput]{
 		Summary: "a refused ClusterExtension is written by a user with the RBAC verb override, for the reason given"}},
 }
 
-// bundleRulesOnExtensions are rules of package bundle that judge a ClusterExtension by each policy as well.
-var bundleRulesOnExtensions = []rule[*ClusterExtensionInput]{
-	{Rule: verdict.Rule{ID: bundle.RulePolicyUnreadable}, byPolicy: bundle.ByPolicy[*ClusterExtensionInput]{
-		Unreadable: func(_ *ClusterExtensionInput, p *operatorpolicy.Policy) verdict.Finding {
-			return bundle.Unreadable(p, "this ClusterExtension")
-		}}},
-	{Rule: verdict.Rule{ID: bundle.RuleDependencyPending}, byPolicy: bundle.ByAnyPolicy(
-		func(in *ClusterExtensionInput, p *operatorpolicy.Policy) verdict.Finding {
-			return in.Namespace.Suspended(p.Pending, p.Waits, p.Name, in.what())
-		})},
-	{Rule: verdict.Rule{ID: bundle.RuleUpgrade}, byPolicy: bundle.ByPolicy[*ClusterExtensionInput]{Allows: heldExtensionUpgrade}},
-	{Rule: verdict.Rule{ID: bundle.RuleApprovalWindow}, byPolicy: bundle.ByPolicy[*ClusterExtensionInput]{
-		Allows: func(in *ClusterExtensionInput, p *operatorpolicy.Policy) verdict.Finding {
-			return bundle.OutsideWindow(in.Now, in.what(), p)
-		}}},
-}
-
 // ClusterExtensionInput is the input of JudgeClusterExtension.
 type ClusterExtensionInput Write[olm.ClusterExtension]
 
@@ -79,7 +62,16 @@ func JudgeClusterExtension(in ClusterExtensionInput) verdict.Verdict {
 	}
 	policies := in.Namespace.Governing(pkg)
 	judgeBy(clusterExtensionRules, &in, policies, &v)
-	judgeBy(bundleRulesOnExtensions, &in, policies, &v)
+	for _, p := range policies { // by rules of package bundle
+		p.Record(&v, bundle.RuleDependencyPending, in.Namespace.Suspended(p.Pending, p.Waits, p.Name, in.what()))
+		switch {
+		case p.Unreadable() != "":
+			p.Record(&v, bundle.RulePolicyUnreadable, bundle.Unreadable(p, "this ClusterExtension"))
+		case !p.MustNotHave:
+			p.Record(&v, bundle.RuleUpgrade, heldExtensionUpgrade(&in, p))
+			p.Record(&v, bundle.RuleApprovalWindow, bundle.OutsideWindow(in.Now, in.what(), p))
+		}
+	}
 	judgeExtensionConstraints(&in, &v)
 	return v.Sorted()
 }

@@ -285,8 +285,7 @@ func constraintExceptions(c *constraintv1.Constraint) (operatorpolicy.Exceptions
 	}
 	specs, rule := make([]operatorpolicy.ExceptionSpec, len(c.Spec.Exceptions)), []string{string(bundle.RuleConstraint)}
 	for i, e := range c.Spec.Exceptions {
-		specs[i] = operatorpolicy.ExceptionSpec{Versions: e.Versions, Package: e.Package, Namespaces: e.Namespaces,
-			Rules: rule, Reason: e.Reason, Expires: e.Expires}
+		specs[i] = operatorpolicy.ExceptionSpec{Exception: e, Rules: rule}
 	}
 	refused := constraintSchema().Check("spec", &part)
 	all, errs := operatorpolicy.ReadExceptions(specs, rule, c.Status.EndedExceptions, refused)
@@ -319,16 +318,11 @@ func (in *ConstraintInput) judgeExceptions(v *verdict.Verdict) operatorpolicy.Ex
 	return all
 }
 
-const (
-	RuleDeletionDenied      verdict.RuleID = "deletion/denied"
-	RuleDeletionUnconfirmed verdict.RuleID = "deletion/unconfirmed"
-)
-
 // deletionRules are on deletions of objects of several kinds.
 var deletionRules = []verdict.Rule{
-	{ID: RuleDeletionDenied, Outcomes: verdict.Denies, Backstop: true,
+	{ID: "deletion/denied", Outcomes: verdict.Denies, Backstop: true,
 		Summary: "what belongs to an operator is deleted, and spec.deletion of its policy or of a Constraint is Deny"},
-	{ID: RuleDeletionUnconfirmed, Outcomes: verdict.Holds, Backstop: true,
+	{ID: "deletion/unconfirmed", Outcomes: verdict.Holds, Backstop: true,
 		Summary: "what belongs to an operator is deleted without a confirmation, and spec.deletion of its policy or of a Constraint is Confirm"},
 }
 
@@ -342,30 +336,9 @@ func KeptBy(n *state.Namespace, pkg string) string {
 		}
 	}
 	for _, d := range n.Constraints().Definitions() {
-		if denies(d, pkg) {
+		if d.Deletion.Of(pkg) && d.Deletion.Action == policyv1beta2.DeletionDeny {
 			return "spec.deletion.action of " + state.ConstraintRef(d).String()
 		}
 	}
 	return ""
-}
-
-func denies(d *constraint.Definition, pkg string) bool {
-	return d.Deletion.Of(pkg) && d.Deletion.Action == policyv1beta2.DeletionDeny
-}
-
-// Keeps returns how many enforced mustnothave policies remove nothing of what is installed, because a Constraint denies
-// it.
-func Keeps(d *constraint.Definition, namespaces iter.Seq[*state.Namespace]) int {
-	kept := 0
-	if d.Deletion == nil {
-		return kept
-	}
-	for ns := range namespaces {
-		for _, p := range ns.Enforcing() {
-			if p.MustNotHave && denies(d, p.Package) && slices.Contains(ns.Operators(), p.Package) {
-				kept++
-			}
-		}
-	}
-	return kept
 }

@@ -488,7 +488,7 @@ func TestPlansBornApprovedUnderConstraints(t *testing.T) {
 			false, verdict.Deny},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := JudgePlanCreate(PlanCreateInput{Plan: plan, Namespace: state.NewNamespace("shop", c.contents),
+			v := JudgePlanCreate(PlanCreateInput{New: plan, Namespace: state.NewNamespace("shop", c.contents),
 				ByOLM: c.byOLM})
 			if v.Decision != c.want {
 				t.Errorf("decision is %s, want %s: %s", v.Decision, c.want, v.Refusal())

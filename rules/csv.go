@@ -59,10 +59,9 @@ func JudgeCSV(in CSVInput) verdict.Verdict {
 	}
 	judgeBypassingOLM(&in, c, before, &v)
 	known := in.findings(before, budget)
-	found := in.findings(c, budget)
-	for _, f := range slices.Concat(found, in.selfCertifying(c, found, budget)) {
-		same := func(k constraint.Result) bool { return sameConstraint(&k, &f) }
-		if !slices.ContainsFunc(known, same) || in.changesRead(&f, before, c) {
+	violated := in.findings(c, budget)
+	for _, f := range slices.Concat(violated, in.selfCertifying(c, violated, budget)) {
+		if !sameIn(known, &f) || in.changesRead(&f, before, c) {
 			state.RecordConstraint(&v, bundle.RuleConstraint, "this ClusterServiceVersion", &f)
 		}
 	}
@@ -221,11 +220,11 @@ func judgeVirtualOperator(in *CSVInput, v *verdict.Verdict) {
 // selfCertified is why what an operator states of itself past OLM satisfies no Constraint.
 const selfCertified = "only properties that the ClusterServiceVersion states of itself satisfy it, and no catalog confirms these"
 
-// selfCertifying returns the Constraints, other than those found, that a ClusterServiceVersion satisfies only by
+// selfCertifying returns the Constraints, other than those violated, that a ClusterServiceVersion satisfies only by
 // properties that its author writes past OLM. Such properties can make it refused, and never allowed; what
 // it is, its package and its APIs, counts as stated.
 func (in *CSVInput) selfCertifying(
-	c *carrier.Bundle, found []constraint.Result, budget *constraint.Budget,
+	c *carrier.Bundle, violated []constraint.Result, budget *constraint.Budget,
 ) []constraint.Result {
 	isWritten := in.Old == nil || in.Old.Metadata.Annotations.Properties != in.New.Metadata.Annotations.Properties
 	if in.ByOLM || in.ByOpgate || !isWritten || !in.Namespace.Constraints().Reads(constraint.Properties) {
@@ -240,7 +239,7 @@ func (in *CSVInput) selfCertifying(
 	}
 	var more []constraint.Result
 	for _, f := range in.findings(&without, budget) { // a shared slice
-		if !slices.ContainsFunc(found, func(k constraint.Result) bool { return sameConstraint(&k, &f) }) {
+		if !sameIn(violated, &f) {
 			f.Outcome, f.Why, f.Attributes = constraint.Undecided, selfCertified, constraint.Properties
 			more = append(more, f)
 		}
@@ -248,9 +247,11 @@ func (in *CSVInput) selfCertifying(
 	return more
 }
 
-// sameConstraint reports whether two findings are of one Constraint.
-func sameConstraint(a, b *constraint.Result) bool {
-	return a.Definition == b.Definition && a.Constraint == b.Constraint
+// sameIn reports whether findings have one of the same Constraint.
+func sameIn(all []constraint.Result, f *constraint.Result) bool {
+	return slices.ContainsFunc(all, func(other constraint.Result) bool {
+		return other.Definition == f.Definition && other.Constraint == f.Constraint
+	})
 }
 
 // A virtual operator is a ClusterServiceVersion without a Subscription that exposes the properties of a Constraint to

@@ -35,9 +35,9 @@ func FuzzExceptions(f *testing.F) {
 		ends := []string{expires, "2026-12-15T00:00:00Z", "2027-12-15T00:00:00+01:00", "soon"}
 		specs := make([]operatorpolicy.ExceptionSpec, min(max(n, 1), 40))
 		for i := range specs {
-			specs[i] = operatorpolicy.ExceptionSpec{Versions: []string{pick(r, version, "etcd.v0.9.2", "etcd.v0.9.4")},
-				Rules:  []string{pick(r, rule, rule, "bundle/upgrade", "policy/unreadable", version)},
-				Reason: pick(r, reason, "why"), Expires: pick(r, ends...)}
+			specs[i].Versions = []string{pick(r, version, "etcd.v0.9.2", "etcd.v0.9.4")}
+			specs[i].Rules = []string{pick(r, rule, rule, "bundle/upgrade", "policy/unreadable", version)}
+			specs[i].Reason, specs[i].Expires = pick(r, reason, "why"), pick(r, ends...)
 			if r.IntN(2) == 0 {
 				specs[i].Namespaces = []string{namespace}
 			}

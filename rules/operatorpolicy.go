@@ -144,7 +144,7 @@ func JudgeOperatorPolicy(in OperatorPolicyInput) verdict.Verdict {
 	v.Add(RuleOperatorPolicyGroup, groupOfAnother(&in))
 	in.Policy.Exceptions().Judge(&v, RuleOperatorPolicyExceptionEnded, in.Now, in.Review)
 	if v.Decision == verdict.Allow {
-		(&preview{&in, op, in.Policy, &v}).policy()
+		(&preview{&in, in.Policy, &v}).policy()
 	}
 	return v.Sorted()
 }

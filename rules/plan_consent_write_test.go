@@ -155,7 +155,7 @@ func TestConsentIsNotPlanted(t *testing.T) {
 			state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", reviewing(holdPermissions))}}),
 	} {
 		plan := consentedPlan(digest)
-		create := JudgePlanCreate(PlanCreateInput{Plan: &olm.InstallPlanHead{Metadata: plan.Metadata, Spec: plan.Spec},
+		create := JudgePlanCreate(PlanCreateInput{New: &olm.InstallPlanHead{Metadata: plan.Metadata, Spec: plan.Spec},
 			Namespace: ns})
 		if create.Decision != verdict.Deny || !strings.Contains(create.Refusal(), string(RulePlanConsentRight)) {
 			t.Errorf("%s: created: %s %s", name, create.Decision, create.Refusal())

@@ -17,26 +17,21 @@ import (
 
 // PlanCreateInput is the input of JudgePlanCreate. The API server drops the status of new objects, so only the spec is
 // known.
-type PlanCreateInput struct {
-	Plan      *olm.InstallPlanHead
-	Namespace *state.Namespace
-	// ByOLM reports whether the write comes from OLM's own identity.
-	ByOLM bool
-}
+type PlanCreateInput Write[olm.InstallPlanHead]
 
 // NeverRefused reports whether a create passes in any state of the gate, before the namespace is known: OLM creates a
 // plan that is not approved yet. Refusing it stalls the namespace, and it is judged when it is approved.
-func (in *PlanCreateInput) NeverRefused() bool { return in.ByOLM && !in.Plan.Spec.Approved }
+func (in *PlanCreateInput) NeverRefused() bool { return in.ByOLM && !in.New.Spec.Approved }
 
 // JudgePlanCreate decides on creating an InstallPlan. Only OLM creates plans in a governed namespace: OLM adopts a
 // forged plan with the generation that it would use next. OLM itself is refused only if the plan is born
 // approved although a policy must judge it first; refusing any other create would stall the whole namespace.
 func JudgePlanCreate(in PlanCreateInput) verdict.Verdict {
-	v := verdict.Verdict{Object: "installplan " + in.Plan.Metadata.Key()}
-	if !in.ByOLM && evidence.OverrideReason(&in.Plan.Metadata) != "" {
+	v := verdict.Verdict{Object: "installplan " + in.New.Metadata.Key()}
+	if !in.ByOLM && evidence.OverrideReason(&in.New.Metadata) != "" {
 		refuseOverrideReason(&v)
 	}
-	if a := &in.Plan.Metadata.Annotations; !in.ByOLM && (a.Consent != "" || a.ConsentBy != "") {
+	if a := &in.New.Metadata.Annotations; !in.ByOLM && (a.Consent != "" || a.ConsentBy != "") {
 		refuseConsent(&v, metakey.Consent, "is not allowed here",
 			"consent to what a plan changes once OLM has written it")
 	}
@@ -63,7 +58,7 @@ func judgeBornApproved(in *PlanCreateInput, v *verdict.Verdict) {
 					", since "+in.Namespace.JudgeText()).At("spec.approved"))
 		return
 	}
-	for _, name := range in.Plan.Spec.CSVNames {
+	for _, name := range in.New.Spec.CSVNames {
 		pkg, disputed := in.Namespace.Claimed(name)
 		if pkg == "" || disputed {
 			pkg = startedBy(in.Namespace, name)

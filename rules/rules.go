@@ -267,7 +267,7 @@ func reasonIn(refusal string) verdict.Reason {
 		if r.Rule == "" {
 			r.Rule = rule.ID
 		}
-		if slices.Contains(rule.Outcomes, verdict.OutcomeDeny) {
+		if strings.Contains(string(rule.Outcomes), verdict.Deny.String()) {
 			r.Decision = verdict.Deny
 		}
 	}

@@ -43,9 +43,9 @@ func JudgeCatalogSource(in CatalogSourceInput) verdict.Verdict {
 		return v
 	}
 	w := &constraint.Write{On: constraint.OnCatalogSource, Update: in.Old != nil, User: in.User, Groups: in.Groups,
-		UserUnknown: in.UserUnknown, Source: sourceOf(in.New)}
+		UserUnknown: in.UserUnknown, Source: in.New}
 	if in.Old != nil {
-		w.OldSource = sourceOf(in.Old.Templated(kubernetes))
+		w.OldSource = in.Old.Templated(kubernetes)
 	}
 	judge := func(what string) {
 		for _, f := range in.Namespace.Constraints().JudgeWrite(w, in.Namespace.ForConstraints(), constraint.NewBudget(in.Interrupt)) {
@@ -55,20 +55,10 @@ func JudgeCatalogSource(in CatalogSourceInput) verdict.Verdict {
 	const what = "this CatalogSource"
 	judge(what)
 	if template != "" && v.Decision == verdict.Allow {
-		w.Source = sourceOf(in.New.Templated(kubernetes))
+		w.Source = in.New.Templated(kubernetes)
 		judge(what + " with the image of annotation " + metakey.ImageTemplate)
 	}
 	return v.Sorted()
-}
-
-// sourceOf returns a CatalogSource as Constraints see it.
-func sourceOf(c *olm.CatalogSource) constraint.Source {
-	return constraint.Source{
-		Name: c.Metadata.Name, Namespace: c.Metadata.Namespace, SourceType: c.Spec.SourceType, Address: c.Spec.Address,
-		ConfigMap: c.Spec.ConfigMap,
-		Publisher: c.Spec.Publisher, Image: c.Spec.Image, Registry: c.Spec.Registry(), Digest: c.Spec.ImageDigest(),
-		Priority: c.Spec.Priority,
-	}
 }
 
 // recordWrite records a Constraint that a write does not satisfy. One that is undecided only warns if all that it lacks
@@ -117,9 +107,9 @@ func JudgeClusterCatalog(in ClusterCatalogInput) verdict.Verdict {
 }
 
 // sourceOfClusterCatalog returns a ClusterCatalog as Constraints on CatalogSources see it.
-func sourceOfClusterCatalog(c *olm.ClusterCatalog) constraint.Source {
-	return sourceOf(&olm.CatalogSource{Metadata: olm.ObjectMeta{Name: c.Metadata.Name},
-		Spec: olm.CatalogSourceSpec{Image: c.Spec.Source.Image.Ref, Priority: c.Spec.Priority}})
+func sourceOfClusterCatalog(c *olm.ClusterCatalog) *olm.CatalogSource {
+	return &olm.CatalogSource{Metadata: olm.ObjectMeta{Name: c.Metadata.Name},
+		Spec: olm.CatalogSourceSpec{Image: c.Spec.Source.Image.Ref, Priority: c.Spec.Priority}}
 }
 
 // The rules on OperatorGroups that code refers to.
@@ -183,10 +173,7 @@ func JudgeOperatorGroup(in OperatorGroupInput) verdict.Verdict {
 		judgeBy(operatorGroupRules, &in, nil, &v)
 	}
 	w := &constraint.Write{On: constraint.OnOperatorGroup, Update: in.Old != nil, User: in.User, Groups: in.Groups,
-		UserUnknown: in.UserUnknown, Group: in.groupOf(in.New)}
-	if in.Old != nil {
-		w.OldGroup = in.groupOf(in.Old)
-	}
+		UserUnknown: in.UserUnknown, Group: in.New, OldGroup: in.Old, Others: len(in.others())}
 	for _, f := range in.Namespace.Constraints().JudgeWrite(w, in.Namespace.ForConstraints(), constraint.NewBudget(in.Interrupt)) {
 		recordWrite(&v, RuleOperatorGroupConstraint, "this OperatorGroup", &f, constraint.Writer)
 	}
@@ -202,16 +189,6 @@ const orOverrideGroup = "; or let spec.operatorGroup of an OperatorPolicy write 
 
 // oneTarget is why an OperatorGroup should not have several targets.
 const oneTarget = "few operators support that, and OLM may drop it; name one namespace, or leave the targets out for all"
-
-// groupOf returns an OperatorGroup as Constraints see it.
-func (in *OperatorGroupInput) groupOf(g *olm.OperatorGroup) constraint.Group {
-	return constraint.Group{
-		Name: g.Metadata.Name, Namespace: g.Metadata.Namespace, ServiceAccountName: g.Spec.ServiceAccount,
-		UpgradeStrategy:  g.Spec.UpgradeStrategy,
-		TargetNamespaces: g.Spec.TargetNamespaces, AllNamespaces: g.Spec.AllNamespaces(), Selector: g.Spec.Selects(),
-		Others: len(in.others()),
-	}
-}
 
 // others returns the names of the other OperatorGroups in the namespace, sorted.
 func (in *OperatorGroupInput) others() []string {

@@ -329,9 +329,8 @@ func (in *SubscriptionInput) judgeInstalled(
 		}
 		known := set.Judge(was, in.Namespace.ForConstraints(), budget)
 		for _, f := range set.Judge(is, in.Namespace.ForConstraints(), budget) {
-			same := func(k constraint.Result) bool { return sameConstraint(&k, &f) }
 			if f.Constraint == nil || f.Constraint.Uses()&constraint.Config == 0 || spoken[f.Constraint] ||
-				excused && slices.ContainsFunc(known, same) || f.Outcome == constraint.Undecided &&
+				excused && sameIn(known, &f) || f.Outcome == constraint.Undecided &&
 				f.Attributes&constraint.Config == 0 {
 				continue
 			}

@@ -41,11 +41,11 @@ func TestTally(t *testing.T) {
 	}
 	for _, c := range []struct {
 		of   *constraint.Definition
-		want []Count
+		want []constraintv1.ConstraintCount
 	}{
-		{certified, []Count{{Field: "spec.constraints[0]", Satisfied: 1, Violating: 1, Unknown: 1}}},
-		{warns, []Count{{Field: "spec.constraints[0]", Violating: 2, Unknown: 1}}},
-		{faulty, []Count{}},
+		{certified, []constraintv1.ConstraintCount{{Field: "spec.constraints[0]", Satisfied: 1, Violating: 1, Unknown: 1}}},
+		{warns, []constraintv1.ConstraintCount{{Field: "spec.constraints[0]", Violating: 2, Unknown: 1}}},
+		{faulty, []constraintv1.ConstraintCount{}},
 	} {
 		if diff := cmp.Diff(c.want, tally.Of(c.of)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.of.Name, diff)

@@ -51,7 +51,7 @@ type statusInput struct {
 	Object     *constraintv1.Constraint
 	Definition *constraint.Definition
 	// Counts are over Installed operators.
-	Counts    []rules.Count
+	Counts    []constraintv1.ConstraintCount
 	Installed int
 	// Violators are the first operators that the Constraint counts as violating.
 	Violators []constraintv1.ConstraintViolator
@@ -62,8 +62,6 @@ type statusInput struct {
 	Wanted, Made, Missing int
 	// WriteErrors counts, by reason, the namespaces in which it cannot be written.
 	WriteErrors map[string]int
-	// Kept is the number of mustnothave policies that remove nothing, because the Constraint denies deletions.
-	Kept int
 	// Escaped is the number of refused operators that were installed while Opgate was not running.
 	Escaped int
 	Now     time.Time
@@ -89,10 +87,8 @@ func evaluate(in *statusInput) constraintv1.ConstraintStatus {
 		next.Violators = in.Violators
 		unknown := 0
 		for i, count := range in.Counts {
-			next.Constraints = append(next.Constraints,
-				constraintv1.ConstraintCount{Index: count.Index, Field: count.Field,
-					Message:   text.Truncate(in.Definition.Constraints[i].Message, maxMessage),
-					Satisfied: count.Satisfied, Violating: count.Violating, Unknown: count.Unknown})
+			count.Message = text.Truncate(in.Definition.Constraints[i].Message, maxMessage)
+			next.Constraints = append(next.Constraints, count)
 			next.Violating += count.Violating
 			unknown += count.Unknown
 		}
@@ -160,9 +156,6 @@ func (in *statusInput) summary(violating, unknown int) string {
 		count(len(in.Definition.Properties), "property")
 	if d := in.Definition.Deletion; d != nil {
 		text += ", deletion " + string(d.Action)
-		if in.Kept > 0 {
-			text += ", " + count(in.Kept, "mustnothave policy") + " held back"
-		}
 	}
 	if len(in.Definition.Constraints) == 0 {
 		return text
@@ -281,7 +274,7 @@ func (r *Controller) reconcileStatus(
 	in := &statusInput{Object: object, Definition: definition, Counts: tally.Of(definition), Installed: tally.Installed,
 		Violators: tally.Violators(definition),
 		Operator:  r.wanted.of(current, name), WriteErrors: r.writeErrors.of(name),
-		Kept: rules.Keeps(definition, current.All()), Escaped: r.Escaped(name), Now: now}
+		Escaped: r.Escaped(name), Now: now}
 	r.countOperators(current, in)
 	next := evaluate(in)
 	written, err := r.Writer.Status(ctx, snapshot.Constraints, snapshot.InCluster(), object, object.Status, next)

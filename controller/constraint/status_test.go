@@ -34,7 +34,7 @@ func input(change func(in *statusInput)) *statusInput {
 	in := &statusInput{
 		Object:     &constraintv1.Constraint{ObjectMeta: metav1.ObjectMeta{Name: "one", Generation: 3}},
 		Definition: two(),
-		Counts:     []rules.Count{{Index: 0, Satisfied: 14}, {Index: 1, Satisfied: 11, Violating: 1, Unknown: 2}},
+		Counts:     []constraintv1.ConstraintCount{{Index: 0, Satisfied: 14}, {Index: 1, Satisfied: 11, Violating: 1, Unknown: 2}},
 		Installed:  14,
 		Violators: []constraintv1.ConstraintViolator{{Namespace: "shop", ClusterServiceVersion: "etcd.v0.9.2",
 			Message: "it must satisfy version"}},
@@ -70,7 +70,7 @@ func TestConditions(t *testing.T) {
 		{"one of each", func(in *statusInput) {
 			in.Definition.Constraints, in.Definition.Properties = in.Definition.Constraints[:1],
 				in.Definition.Properties[:1]
-			in.Counts, in.Installed = []rules.Count{{Satisfied: 1}}, 1
+			in.Counts, in.Installed = []constraintv1.ConstraintCount{{Satisfied: 1}}, 1
 		}, []string{"Ready=True Valid: 1 constraint, 1 property, 1 installed operator, 0 violations"}},
 		{"properties only", func(in *statusInput) { in.Definition.Constraints, in.Counts = nil, nil },
 			[]string{"Ready=True Valid: 0 constraints, 3 properties"}},
@@ -78,10 +78,6 @@ func TestConditions(t *testing.T) {
 			in.Definition.Constraints, in.Counts = nil, nil
 			in.Definition.Deletion = &constraint.Deletion{Action: policyv1beta2.DeletionDeny}
 		}, []string{"Ready=True Valid: 0 constraints, 3 properties, deletion Deny"}},
-		{"protects against policies", func(in *statusInput) {
-			in.Definition.Deletion, in.Kept = &constraint.Deletion{Action: policyv1beta2.DeletionDeny}, 2
-		}, []string{strings.Replace(valid, "3 properties",
-			"3 properties, deletion Deny, 2 mustnothave policies held back", 1)}},
 		{"faulty", faulty(fault),
 			[]string{`Ready=False Invalid: every installation and upgrade is held until this is corrected: spec.constraints[0].value.rule (1 +) does not compile`}},
 		{"many faults", faulty(fault, fault, fault, fault, fault),
@@ -145,7 +141,7 @@ func TestCounts(t *testing.T) {
 
 // TestCompliant checks what a Policy reads that applies the Constraint or depends on it.
 func TestCompliant(t *testing.T) {
-	counted := func(counts ...rules.Count) func(in *statusInput) {
+	counted := func(counts ...constraintv1.ConstraintCount) func(in *statusInput) {
 		return func(in *statusInput) {
 			in.Definition.Constraints, in.Counts = in.Definition.Constraints[:len(counts)], counts
 		}
@@ -155,10 +151,10 @@ func TestCompliant(t *testing.T) {
 		change func(in *statusInput)
 		want   string
 	}{
-		{"satisfied", counted(rules.Count{Satisfied: 2}), "Compliant"},
+		{"satisfied", counted(constraintv1.ConstraintCount{Satisfied: 2}), "Compliant"},
 		{"asks for nothing", counted(), "Compliant"},
-		{"violated", counted(rules.Count{Violating: 1}, rules.Count{Unknown: 1}), "NonCompliant"},
-		{"not decided is not compliant", counted(rules.Count{Satisfied: 2, Unknown: 1}), ""},
+		{"violated", counted(constraintv1.ConstraintCount{Violating: 1}, constraintv1.ConstraintCount{Unknown: 1}), "NonCompliant"},
+		{"not decided is not compliant", counted(constraintv1.ConstraintCount{Satisfied: 2, Unknown: 1}), ""},
 		{"faulty", faulty(constraint.Fault{Kind: constraint.Syntax, Message: "is not JSON"}), "NonCompliant"},
 		{"suspended", func(in *statusInput) { in.Definition.Pending = "policies/guards" }, "Pending"},
 	} {

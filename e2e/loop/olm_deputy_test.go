@@ -126,7 +126,7 @@ spec:
 			"with spec.replaces "+ledger2+" of package "+ledger, "(bundle/replaces)")
 	}
 	e.CreateAs(t, cluster.Tenant, foo(free))
-	e.WaitForGone(t, opgateolm.ClusterServiceVersions, free, ledger2)
+	e.WaitForGone(t, opgateolm.V1alpha1.WithResource("clusterserviceversions"), free, ledger2)
 	e.WaitForCSV(t, governed, ledger2)
 }
 

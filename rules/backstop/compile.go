@@ -6,7 +6,7 @@
 // (docs/decisions/2026-11-22-the-gate-inside-the-api-server.md). The objects depend on the policies, a few settings and
 // the names of what is installed that none may replace, so they change when a policy or one of these does.
 //
-// What they refuse, the gate refuses: they hold what rules.OperatorPolicy.NameRules states, and who may write which
+// What they refuse, the gate refuses: they hold what checksOf returns, and who may write which
 // part of a plan. They admit what needs more than the request and the policies: catalogs, channels, Constraints,
 // upgrades, and packages that only Subscriptions name. docs/backstop.md lists the direction of each approximation.
 package backstop

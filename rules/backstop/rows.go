@@ -232,56 +232,55 @@ func (c *check) columns(excepted []string) (columns []string) {
 	return columns
 }
 
-// checksOf returns the checks of a policy.
+// checksOf returns the checks of a policy, by name and version alone: what depends on its catalog is not forbidden, and a
+// name that is listed with a digest is allowed, and not forbidden.
 func checksOf(p *operatorpolicy.Policy, semver bool) (checks []check) {
 	if p.Incomplete { // its contents are known to the gate soon, or only there
 		return []check{{kind: checkNothing}}
 	}
-	r := p.NameRules()
-	if r.Unreadable {
+	if p.Unreadable() != "" {
 		checks = append(checks, check{kind: checkUnreadable})
 	}
-	if r.Pending {
+	if p.Pending != "" {
 		checks = append(checks, check{kind: checkPending})
 	}
+	names, within := p.Versions.Names(), p.VersionRange
+	if p.MustNotHave {
+		names = slices.DeleteFunc(names, func(name string) bool { return !p.Versions.Lists(name) })
+	}
 	var intervals []string
-	if r.Range != nil && semver {
-		intervals = compileRange(r.Range)
+	if within != nil && semver {
+		intervals = compileRange(within)
 	}
 	switch {
-	case r.Forbid && r.Range == nil && len(r.Names) == 0:
+	case p.Unreadable() != "":
+	case p.MustNotHave && (p.Catalog != olm.Catalog{} || len(names) == 0 && len(p.Versions.Entries) > 0):
+	case p.MustNotHave && within == nil && len(names) == 0:
 		checks = append(checks, check{kind: checkForbidAll})
-	case r.Forbid && r.Range == nil:
-		checks = append(checks, check{kind: checkForbid, names: r.Names, text: listText(r.Names)})
-	case r.Forbid && intervals != nil:
-		scope := "package " + p.Package
-		if len(r.Names) > 0 {
-			scope = text.Names(r.Names, maxListed)
-		}
-		checks = append(checks, check{checkForbidIn, r.Names, intervals, scope + " in range " + text.Quote(r.Range.String())})
-	case r.Allow:
-		var start []string
-		if r.Start != "" {
-			start = []string{r.Start}
-		}
-		if names := r.Names; len(names) > 0 {
-			if r.Start != "" && !slices.Contains(names, r.Start) {
-				names = slices.Concat(names, start)
+	case p.MustNotHave && within == nil:
+		checks = append(checks, check{kind: checkForbid, names: names, text: listText(names)})
+	case p.MustNotHave && intervals != nil:
+		scope := cmp.Or(text.Names(names, maxListed), "package "+p.Package)
+		checks = append(checks, check{checkForbidIn, names, intervals, scope + " in range " + text.Quote(within.String())})
+	case !p.MustNotHave:
+		start := slices.DeleteFunc([]string{p.StartingCSV}, func(name string) bool { return name == "" })
+		if len(names) > 0 {
+			if !slices.Contains(names, p.StartingCSV) {
+				names = append(names, start...)
 			}
 			checks = append(checks, check{kind: checkAllow, names: names, text: listText(names)})
 		}
 		if intervals != nil {
-			checks = append(checks, check{checkAllowIn, start, intervals, text.Quote(r.Range.String())})
+			checks = append(checks, check{checkAllowIn, start, intervals, text.Quote(within.String())})
 		}
 	}
-	switch {
-	case len(checks) > 0:
-	case r.Manual:
-		checks = append(checks, check{kind: checkManual})
-	default:
-		checks = append(checks, check{kind: checkNothing})
+	if len(checks) > 0 {
+		return checks
 	}
-	return checks
+	if _, manual := p.WantsManual(); manual {
+		return []check{{kind: checkManual}}
+	}
+	return []check{{kind: checkNothing}}
 }
 
 // listText returns the text for a list of names that is too long to show; "" for the others.

@@ -141,7 +141,7 @@ func (w *world) create(t testing.TB, namespace string, c *judgedWrite) {
 	delete(plan, "status")
 	w.annotate(plan)
 	c.resource, c.object = "installplans", plan
-	c.gate = rules.JudgePlanCreate(rules.PlanCreateInput{Plan: headOf(t, plan), Namespace: w.state(t, namespace, nil),
+	c.gate = rules.JudgePlanCreate(rules.PlanCreateInput{New: headOf(t, plan), Namespace: w.state(t, namespace, nil),
 		ByOLM: c.byOLM()})
 }
 
@@ -345,7 +345,8 @@ func (w *world) writeSubscription(t testing.TB, namespace string, c *judgedWrite
 	// What OLM generates is changed, not refused, and what does not depend on the policy alone is left to the gate.
 	c.undescribed = c.byOLM() || c.user == opgateUser || !slices.ContainsFunc(w.policies,
 		func(p *operatorpolicy.Policy) bool {
-			return p.Enforced && concerns(p, namespace) && p.NameRules().Manual
+			_, manual := p.WantsManual()
+			return p.Enforced && concerns(p, namespace) && manual
 		}) || in.Subscription.Spec.InstallPlanApproval == olm.ApprovalManual
 }
 

@@ -49,8 +49,8 @@ func heldCatalogJump(in planned, p *operatorpolicy.Policy) verdict.Finding {
 		return verdict.Finding{}
 	}
 	name := facts.CatalogName(c.Catalog)
-	history, known := in.Namespace.Facts().Histories[c.Catalog]
-	known = known && history.Newest() == digest
+	history := in.Namespace.Facts().Histories[c.Catalog]
+	known := history.Newest() == digest
 	review := "; add " + digest + ", which it runs, to " + acceptedImages + " once it is reviewed"
 	switch {
 	case !known && p.CatalogImages.HoldImage: // bundle/catalog-digest holds it

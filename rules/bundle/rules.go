@@ -51,11 +51,6 @@ func (b *ByPolicy[In]) Judge(in In, p *operatorpolicy.Policy) verdict.Finding {
 	return judge(in, p)
 }
 
-// ByAnyPolicy judges by all policies alike.
-func ByAnyPolicy[In any](judge func(In, *operatorpolicy.Policy) verdict.Finding) ByPolicy[In] {
-	return ByPolicy[In]{Unreadable: judge, Forbids: judge, Allows: judge}
-}
-
 // planned is a bundle of a plan.
 type planned struct {
 	*Input
@@ -110,9 +105,7 @@ var all = []rule{
 	{Rule: verdict.Rule{ID: RuleDependencyPending, Outcomes: verdict.Holds, Override: true, Backstop: true,
 		Summary: "the OperatorPolicy of a ClusterServiceVersion of the plan, or a Constraint that applies here, waits for " +
 			"what its Policy depends on"},
-		progress: ByAnyPolicy(func(in planned, p *operatorpolicy.Policy) verdict.Finding {
-			return in.Namespace.Suspended(p.Pending, p.Waits, p.Name, text.Name(in.c.Name))
-		})},
+		progress: ByPolicy[planned]{Unreadable: suspended, Forbids: suspended, Allows: suspended}},
 	// An upgrade of an installed operator is held if upgrades are not approved.
 	{Rule: verdict.Rule{ID: RuleUpgrade, Outcomes: verdict.Holds, Override: true, Edit: approveUpgrades,
 		Summary: "the plan upgrades an installed operator and the policy's upgradeApproval is None"},
@@ -195,6 +188,10 @@ func Exceptable() []string {
 // Unreadable holds what a policy with faults governs.
 func Unreadable(p *operatorpolicy.Policy, governed string) verdict.Finding {
 	return verdict.OnHold(governed, "waits until the policy can be read: "+p.Unreadable())
+}
+
+func suspended(in planned, p *operatorpolicy.Policy) verdict.Finding {
+	return in.Namespace.Suspended(p.Pending, p.Waits, p.Name, text.Name(in.c.Name))
 }
 
 func listVersion(in verdict.EditInput) (what string, patch []verdict.PatchOperation) {

@@ -290,9 +290,8 @@ func (c *Bundle) FirstSeen(n *state.Namespace) (seen time.Time, unknown string) 
 	// The record is of what images offered, of which a catalog that OLM connects to elsewhere need not offer any. It
 	// counts while pods are replaced.
 	source, exists := around.Catalogs[from]
-	if history, known := around.Histories[from]; known &&
-		(!exists || source.ServedImage() != "" && around.Misconnected(from) == "") {
-		if seen = history.FirstSeen(c.Package, c.Name); !seen.IsZero() {
+	if !exists || source.ServedImage() != "" && around.Misconnected(from) == "" {
+		if seen = around.Histories[from].FirstSeen(c.Package, c.Name); !seen.IsZero() {
 			return seen, ""
 		}
 	}

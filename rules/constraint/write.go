@@ -1,6 +1,7 @@
 package constraint
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -9,6 +10,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
+
+	"github.com/opgate/opgate/olm"
 )
 
 // Write is a write of an object that is not a bundle, as rules see it.
@@ -23,29 +26,13 @@ type Write struct {
 	UserUnknown bool
 	// Unknown are further attributes that are not known: SourceFields and SourceImage.
 	Unknown Attributes
-	// Source is the catalog as it would be stored, OldSource the stored one. Both are zero for other targets.
-	Source, OldSource Source
-	// Group is the OperatorGroup as it would be stored, OldGroup the stored one. Both are zero for other targets.
-	Group, OldGroup Group
-}
-
-// Source is what rules read of a CatalogSource, or of a ClusterCatalog of OLM v1.
-type Source struct {
-	Name, Namespace, SourceType, Address, ConfigMap, Publisher string
-	// Image is that of the catalog, Registry the host that it is pulled from, and Digest its digest, such as
-	// "sha256:…"; each "" if there is none.
-	Image, Registry, Digest string
-	Priority                int64
-}
-
-// Group is what rules read of an OperatorGroup.
-type Group struct {
-	Name, Namespace, ServiceAccountName, UpgradeStrategy string
-	TargetNamespaces                                     []string
-	// AllNamespaces reports whether the group is for all namespaces, Selector whether it selects namespaces by labels.
-	AllNamespaces, Selector bool
-	// Others is the number of other OperatorGroups in the namespace.
-	Others int
+	// Source is the catalog as it would be stored, OldSource the stored one; nil if there is none. Of a ClusterCatalog of
+	// OLM v1 it has what that has.
+	Source, OldSource *olm.CatalogSource
+	// Group is the OperatorGroup as it would be stored, OldGroup the stored one; nil if there is none. Others is the number
+	// of other OperatorGroups in the namespace.
+	Group, OldGroup *olm.OperatorGroup
+	Others          int
 }
 
 // The names of the variables of writes.
@@ -91,51 +78,62 @@ var attributeOfSource = map[string]Attributes{
 // sourceVariables are the variables of rules on CatalogSources: each field of the object, and of the stored one.
 func sourceVariables() []variable {
 	var all []variable
-	add := func(name string, declared *cel.Type, read func(*Source) ref.Val) {
+	add := func(name string, declared *cel.Type, read func(*olm.CatalogSource) ref.Val) {
 		attribute := attributeOfSource[name]
 		all = append(all,
 			variable{name: prefixSource + name, declared: declared, attribute: attribute,
-				write: func(w *Write) ref.Val { return read(&w.Source) }},
+				write: func(w *Write) ref.Val { return read(w.Source) }},
 			variable{name: prefixOld + name, declared: declared, attribute: attribute,
-				write: func(w *Write) ref.Val { return read(&w.OldSource) }})
+				write: func(w *Write) ref.Val { return read(cmp.Or(w.OldSource, &olm.CatalogSource{})) }})
 	}
-	for name, field := range map[string]func(*Source) string{
-		"name": func(s *Source) string { return s.Name }, "namespace": func(s *Source) string { return s.Namespace },
-		"sourceType": func(s *Source) string { return s.SourceType },
-		"image":      func(s *Source) string { return s.Image },
-		"registry":   func(s *Source) string { return s.Registry }, "digest": func(s *Source) string { return s.Digest },
-		"address":   func(s *Source) string { return s.Address },
-		"configMap": func(s *Source) string { return s.ConfigMap },
-		"publisher": func(s *Source) string { return s.Publisher },
+	for name, field := range map[string]func(*olm.CatalogSource) string{
+		"name":       func(s *olm.CatalogSource) string { return s.Metadata.Name },
+		"namespace":  func(s *olm.CatalogSource) string { return s.Metadata.Namespace },
+		"sourceType": func(s *olm.CatalogSource) string { return s.Spec.SourceType },
+		"image":      func(s *olm.CatalogSource) string { return s.Spec.Image },
+		"registry":   func(s *olm.CatalogSource) string { return s.Spec.Registry() },
+		"digest":     func(s *olm.CatalogSource) string { return s.Spec.ImageDigest() },
+		"address":    func(s *olm.CatalogSource) string { return s.Spec.Address },
+		"configMap":  func(s *olm.CatalogSource) string { return s.Spec.ConfigMap },
+		"publisher":  func(s *olm.CatalogSource) string { return s.Spec.Publisher },
 	} {
-		add(name, cel.StringType, func(s *Source) ref.Val { return seen(field(s)) })
+		add(name, cel.StringType, func(s *olm.CatalogSource) ref.Val { return seen(field(s)) })
 	}
-	add("priority", cel.IntType, func(s *Source) ref.Val { return types.Int(s.Priority) })
+	add("priority", cel.IntType, func(s *olm.CatalogSource) ref.Val { return types.Int(s.Spec.Priority) })
 	return sortedVariables(all)
 }
 
 // groupVariables are the variables of rules on OperatorGroups.
 func groupVariables() []variable {
 	var all []variable
-	add := func(name string, declared *cel.Type, read func(*Group) ref.Val) {
+	type field = func(*Write, *olm.OperatorGroup) ref.Val
+	add := func(name string, declared *cel.Type, absent ref.Val, read field) {
 		all = append(all,
 			variable{name: prefixGroup + name, declared: declared,
-				write: func(w *Write) ref.Val { return read(&w.Group) }},
-			variable{name: prefixOld + name, declared: declared,
-				write: func(w *Write) ref.Val { return read(&w.OldGroup) }})
+				write: func(w *Write) ref.Val { return read(w, w.Group) }},
+			variable{name: prefixOld + name, declared: declared, write: func(w *Write) ref.Val {
+				if w.OldGroup == nil {
+					return absent
+				}
+				return read(w, w.OldGroup)
+			}})
 	}
-	for name, field := range map[string]func(*Group) string{
-		"name": func(g *Group) string { return g.Name }, "namespace": func(g *Group) string { return g.Namespace },
-		"serviceAccountName": func(g *Group) string { return g.ServiceAccountName },
-		"upgradeStrategy":    func(g *Group) string { return g.UpgradeStrategy },
+	for name, text := range map[string]func(*olm.OperatorGroup) string{
+		"name":               func(g *olm.OperatorGroup) string { return g.Metadata.Name },
+		"namespace":          func(g *olm.OperatorGroup) string { return g.Metadata.Namespace },
+		"serviceAccountName": func(g *olm.OperatorGroup) string { return g.Spec.ServiceAccount },
+		"upgradeStrategy":    func(g *olm.OperatorGroup) string { return g.Spec.UpgradeStrategy },
 	} {
-		add(name, cel.StringType, func(g *Group) ref.Val { return seen(field(g)) })
+		add(name, cel.StringType, seen(""), func(_ *Write, g *olm.OperatorGroup) ref.Val { return seen(text(g)) })
 	}
-	add("targetNamespaces", cel.ListType(cel.StringType),
-		func(g *Group) ref.Val { return list(g.TargetNamespaces) })
-	add("allNamespaces", cel.BoolType, func(g *Group) ref.Val { return types.Bool(g.AllNamespaces) })
-	add("selector", cel.BoolType, func(g *Group) ref.Val { return types.Bool(g.Selector) })
-	add("others", cel.IntType, func(g *Group) ref.Val { return types.Int(g.Others) })
+	add("targetNamespaces", cel.ListType(cel.StringType), list(nil),
+		func(_ *Write, g *olm.OperatorGroup) ref.Val { return list(g.Spec.TargetNamespaces) })
+	add("allNamespaces", cel.BoolType, types.False,
+		func(_ *Write, g *olm.OperatorGroup) ref.Val { return types.Bool(g.Spec.AllNamespaces()) })
+	add("selector", cel.BoolType, types.False,
+		func(_ *Write, g *olm.OperatorGroup) ref.Val { return types.Bool(g.Spec.Selects()) })
+	add("others", cel.IntType, types.IntZero,
+		func(w *Write, _ *olm.OperatorGroup) ref.Val { return types.Int(w.Others) })
 	return sortedVariables(all)
 }
 

@@ -2,24 +2,13 @@
 package facts
 
 import (
-	"time"
-
 	"github.com/blang/semver/v4"
 
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/grant"
 )
-
-// History is what the images of a CatalogSource changed. It is comparable: another one is another history.
-type History interface {
-	// Newest returns the digest of the last image that was compared.
-	Newest() string
-	// Jump returns, in words, the last jump since an accepted image; "" if there is none.
-	Jump(maxChanged int, accepted []string) string
-	// FirstSeen returns when a version of a package was first offered; zero if that is not recorded.
-	FirstSeen(pkg, csv string) time.Time
-}
 
 // Cluster is what is known of the cluster. The zero value is one of which nothing is known.
 type Cluster struct {
@@ -42,7 +31,7 @@ type Cluster struct {
 	// CatalogNamespaces are those in which these pods and Services are watched; nil for all.
 	CatalogNamespaces []string
 	// Histories are what the images of CatalogSources changed.
-	Histories map[olm.Catalog]History
+	Histories map[olm.Catalog]*catalog.History
 }
 
 // AddCatalog adds a CatalogSource.
@@ -65,7 +54,9 @@ func (c *Cluster) AddServed(key olm.Catalog, digest string) {
 func (c *Cluster) AddService(s *olm.CatalogService) { put(&c.Services, s.Service, s.Selects) }
 
 // AddHistory adds what the images of a CatalogSource changed.
-func (c *Cluster) AddHistory(key olm.Catalog, history History) { put(&c.Histories, key, history) }
+func (c *Cluster) AddHistory(key olm.Catalog, history *catalog.History) {
+	put(&c.Histories, key, history)
+}
 
 func put[V any](into *map[olm.Catalog]V, key olm.Catalog, value V) {
 	if *into == nil {

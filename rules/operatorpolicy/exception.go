@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
@@ -26,18 +27,11 @@ const Notice = 14 * 24 * time.Hour
 // afterEnd is what to do about an exception that has ended.
 const afterEnd = "remove it, or prolong it with the verb override"
 
-// ExceptionSpec is an exception as it is written.
+// ExceptionSpec is an exception as a Constraint has it, or a policy, which names rules in place of a package and
+// namespaces.
 type ExceptionSpec struct {
-	// Versions are in the form of spec.versions of an OperatorPolicy.
-	Versions []string
-	// Package is that of the versions; "" for any.
-	Package string
-	// Namespaces are those in which it counts; none for all.
-	Namespaces []string
-	Rules      []string
-	Reason     string
-	// Expires is a time as in RFC 3339.
-	Expires string
+	constraintv1.Exception
+	Rules []string
 }
 
 // Exception is one that is prepared for judging.
@@ -59,7 +53,7 @@ type Exceptions []Exception
 func (r *reader) exceptions(op *policyv1beta2.OperatorPolicy, known []string) Exceptions {
 	specs := make([]ExceptionSpec, len(op.Spec.Exceptions))
 	for i, e := range op.Spec.Exceptions {
-		specs[i] = ExceptionSpec{Versions: e.Versions, Rules: e.Rules, Reason: e.Reason, Expires: e.Expires}
+		specs[i] = ExceptionSpec{constraintv1.Exception{Versions: e.Versions, Reason: e.Reason, Expires: e.Expires}, e.Rules}
 	}
 	all, errs := ReadExceptions(specs, known, op.Status.EndedExceptions, r.refused)
 	r.add(errs...)
@@ -163,7 +157,7 @@ func (l Exceptions) Names(id verdict.RuleID, now time.Time) []string {
 	var names []string
 	for i := range l {
 		if e := &l[i]; slices.Contains(e.Rules, string(id)) && e.inForce(now) {
-			names = append(names, e.versions.names()...)
+			names = append(names, e.versions.Names()...)
 		}
 	}
 	slices.Sort(names)

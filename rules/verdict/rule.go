@@ -22,40 +22,20 @@ func (id RuleID) OfGate() bool { return strings.HasPrefix(string(id), "gate/") }
 // ForDeletions reports whether a rule is on deletions: the API server judges by it, and no webhook does.
 func (id RuleID) ForDeletions() bool { return strings.HasPrefix(string(id), "deletion/") }
 
-// Outcome is the effect of a rule under an enforcing policy. Under an informing policy it is always a warning.
-type Outcome string
-
-// The outcomes.
-const (
-	// OutcomeDeny refuses for as long as the policy exists.
-	OutcomeDeny Outcome = "Deny"
-	// OutcomeHold refuses until something else has happened.
-	OutcomeHold Outcome = "Hold"
-	// OutcomeWarn never refuses.
-	OutcomeWarn Outcome = "Warn"
-)
-
-// Outcomes are the possible effects of a rule, the most common first.
-type Outcomes []Outcome
-
-// String returns them as a list.
-func (o Outcomes) String() string {
-	words := make([]string, len(o))
-	for i := range o {
-		words[i] = string(o[i])
-	}
-	return strings.Join(words, ",")
-}
+// Outcomes are the possible effects of a rule under an enforcing policy, the most common first: Deny refuses for as long as
+// the policy exists, Hold until something else has happened, and Warn never refuses. Under an informing policy each is a
+// warning.
+type Outcomes string
 
 // What the outcomes of a rule can be.
-var (
-	Denies        = Outcomes{OutcomeDeny}
-	Holds         = Outcomes{OutcomeHold}
-	Warns         = Outcomes{OutcomeWarn}
-	DeniesOrHolds = Outcomes{OutcomeDeny, OutcomeHold}
-	DeniesOrWarns = Outcomes{OutcomeDeny, OutcomeWarn}
-	HoldsOrWarns  = Outcomes{OutcomeHold, OutcomeWarn}
-	AnyOutcome    = Outcomes{OutcomeDeny, OutcomeHold, OutcomeWarn}
+const (
+	Denies        Outcomes = "Deny"
+	Holds         Outcomes = "Hold"
+	Warns         Outcomes = "Warn"
+	DeniesOrHolds Outcomes = "Deny,Hold"
+	DeniesOrWarns Outcomes = "Deny,Warn"
+	HoldsOrWarns  Outcomes = "Hold,Warn"
+	AnyOutcome    Outcomes = "Deny,Hold,Warn"
 )
 
 // Rule is all that is known of one rule apart from how it judges: commands, documentation, the table of the API server

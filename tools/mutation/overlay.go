@@ -186,7 +186,7 @@ func writeOverlay(root, dir string) (string, error) {
 	}
 	var warning []string
 	for _, r := range rules.Rules() {
-		if slices.Equal(r.Outcomes, verdict.Warns) {
+		if r.Outcomes == verdict.Warns {
 			warning = append(warning, strconv.Quote(string(r.ID)))
 		}
 	}

@@ -60,7 +60,7 @@ of a kind, such as bundle, or those that a refusal names, which is read from sta
 					`"opgate explain" lists all, and %s#earlier-ids has the names of before`, text.Quote(said), document)}
 			}
 			for _, r := range named {
-				properties := strings.ReplaceAll(r.Outcomes.String(), ",", ", ")
+				properties := strings.ReplaceAll(string(r.Outcomes), ",", ", ")
 				if r.Override {
 					properties += ", override"
 				}

@@ -115,18 +115,10 @@ func (o *Operator) WantedIn(ns *state.Namespace) bool {
 
 // wrapped encodes properties in the form that OLM reads; values are unchanged except for white space.
 func wrapped(properties []olm.Property) string {
-	type property struct {
-		Type  string          `json:"type"`
-		Value json.RawMessage `json:"value"`
-	}
-	list := make([]property, len(properties))
-	for i, p := range properties {
-		list[i] = property{p.Type, p.Raw}
-	}
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(map[string]any{"properties": list}); err != nil {
+	if err := encoder.Encode(map[string]any{"properties": append([]olm.Property{}, properties...)}); err != nil {
 		panic(err) // a Property's value is valid JSON
 	}
 	return string(bytes.TrimSpace(text.Bytes()))
