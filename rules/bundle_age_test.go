@@ -99,12 +99,17 @@ func TestMinimumAge(t *testing.T) {
 	}
 }
 
-// TestAgeFields has ages that are refused.
-func TestAgeFields(t *testing.T) {
+// TestAgeWithoutEffect has ages of which the author is warned, or that are refused.
+func TestAgeWithoutEffect(t *testing.T) {
 	for name, test := range map[string]struct {
-		edit  func(*policyv1beta2.OperatorPolicySpec)
-		field string
+		edit          func(*policyv1beta2.OperatorPolicySpec)
+		warned, field string
 	}{
+		"mustnothave": {warned: "spec.minimumAge has no effect", edit: func(s *policyv1beta2.OperatorPolicySpec) {
+			s.MinimumAge, s.ComplianceType = "1h", policyv1beta2.MustNotHave
+		}},
+		"urgent alone": {warned: "spec.urgent has no effect",
+			edit: func(s *policyv1beta2.OperatorPolicySpec) { s.Urgent = []string{"etcd.v1"} }},
 		"two years": {field: "spec.minimumAge",
 			edit: func(s *policyv1beta2.OperatorPolicySpec) { s.MinimumAge = "17520h" }},
 		"a template": {field: "spec.urgent[0]",
@@ -116,8 +121,11 @@ func TestAgeFields(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: policyFor("etcd", test.edit),
 				Namespace: func(string) *state.Namespace { return nil }})
-			if len(v.Reasons) == 0 || v.Reasons[0].Field != test.field {
+			if test.field != "" && (len(v.Reasons) == 0 || v.Reasons[0].Field != test.field) {
 				t.Errorf("%v, want %s", v.Reasons, test.field)
+			}
+			if got := strings.Join(v.WarningTexts(), "\n"); !strings.Contains(got, test.warned) {
+				t.Errorf("%q, want %q", got, test.warned)
 			}
 		})
 	}

@@ -167,3 +167,28 @@ func TestRecordedCatalogs(t *testing.T) {
 		}
 	}
 }
+
+// TestCatalogPreview: settings without the effect that their author will expect.
+func TestCatalogPreview(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*spec)
+		want string
+	}{
+		"nothing is held": {catalogHeld(policyv1beta2.Catalog{}), "spec.catalog holds nothing"},
+		"accepted for nothing": {catalogHeld(policyv1beta2.Catalog{Accepted: []string{firstImage}}),
+			"names 1 digests, but neither"},
+		"packages without jump": {catalogHeld(policyv1beta2.Catalog{Image: policyv1beta2.CatalogHold,
+			MaxChangedPackages: 5}),
+			"spec.catalog.maxChangedPackages has no effect"},
+		"forbidden anyway": {func(s *spec) {
+			catalogHeld(policyv1beta2.Catalog{Image: policyv1beta2.CatalogHold})(s)
+			s.ComplianceType = policyv1beta2.MustNotHave
+		}, "spec.catalog has no effect with complianceType mustnothave"},
+	} {
+		v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: policyFor("etcd", c.edit),
+			Namespace: func(string) *state.Namespace { return nil }})
+		if !slices.ContainsFunc(v.WarningTexts(), func(w string) bool { return strings.Contains(w, c.want) }) {
+			t.Errorf("%s: %q", name, v.WarningTexts())
+		}
+	}
+}

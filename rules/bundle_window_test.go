@@ -98,3 +98,30 @@ func momentOf(t *testing.T, text string) time.Time {
 	}
 	return at
 }
+
+// TestWindowsWithoutEffect has windows of which the author is warned.
+func TestWindowsWithoutEffect(t *testing.T) {
+	frozen := windowPolicy(func(s *policyv1beta2.OperatorPolicySpec) { s.Freezes[0].End = "2999-01-01T00:00:00Z" })
+	absent := windowPolicy(func(s *policyv1beta2.OperatorPolicySpec) { s.ComplianceType = policyv1beta2.MustNotHave })
+	for name, test := range map[string]struct {
+		policy *operatorpolicy.Policy
+		want   string
+	}{
+		"a window that opens":     {policy: windowPolicy(nil)},
+		"mustnothave":             {absent, "has no effect with complianceType mustnothave"},
+		"a freeze without an end": {frozen, ""}, // it opens, in 2999
+		"a window that is no time": {policy: windowPolicy(
+			func(s *policyv1beta2.OperatorPolicySpec) { s.Freezes = nil })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: test.policy,
+				Namespace: func(string) *state.Namespace { return nil },
+				Now:       momentOf(t, "2026-12-20T00:00:00Z")})
+			got := strings.Join(v.WarningTexts(), "\n")
+			if v.Decision != verdict.Allow || (test.want == "") == strings.Contains(got, "spec.approvalWindows") ||
+				!strings.Contains(got, test.want) {
+				t.Errorf("%v: %q, want %q", v.Decision, got, test.want)
+			}
+		})
+	}
+}

@@ -27,6 +27,12 @@ func TestDeletionPreview(t *testing.T) {
 		{name: "Allow, and it does not",
 			edit:     func(s *policyv1beta2.OperatorPolicySpec) { s.Deletion = policyv1beta2.DeletionAllow },
 			unbacked: "--backstop is off here"},
+		{name: "a policy that informs",
+			edit: func(s *policyv1beta2.OperatorPolicySpec) { s.RemediationAction = policyv1beta2.Inform },
+			want: "spec.deletion Deny refuses no deletion while the policy only informs (operatorpolicy/ineffective): write spec.remediationAction: enforce"},
+		{name: "mustnothave", edit: func(s *policyv1beta2.OperatorPolicySpec) { s.ComplianceType = policyv1beta2.MustNotHave },
+			want: "the policy is mustnothave and removes nothing while spec.deletion is Deny (operatorpolicy/ineffective): " +
+				"write spec.deletion: Allow to have the operator removed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			op := &policyv1beta2.OperatorPolicy{}

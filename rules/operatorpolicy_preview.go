@@ -2,17 +2,20 @@ package rules
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/blang/semver/v4"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
+	"github.com/opgate/opgate/rules/change"
 	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/rules/operatorpolicy"
@@ -41,6 +44,13 @@ func (in *preview) ineffective(what, more string) {
 func (in *preview) policy() {
 	p := in.p
 	in.versions()
+	if source := p.Catalog.Name; source != "" && !strings.Contains(source, "{{") {
+		if problems := validation.IsDNS1123Subdomain(source); len(problems) > 0 {
+			in.ineffective("spec.subscription.source "+text.Quote(source)+
+				" is a name that no CatalogSource can have, so that nothing is installed from it",
+				cmp.Or(operatorpolicy.NotASCII(source), problems[0]))
+		}
+	}
 	if p.Catalog.Name != "" && p.Catalog.Namespace == "" {
 		in.ineffective("spec.subscription.source "+text.Quote(p.Catalog.Name)+
 			" without spec.subscription.sourceNamespace matches a catalog of that name in any namespace",
@@ -50,10 +60,27 @@ func (in *preview) policy() {
 		in.warn(RuleOperatorPolicySeveralTargets, "spec.operatorGroup names several target namespaces, "+
 			text.Names(p.Group.Names, verdict.MaxListed), oneTarget)
 	}
-	in.grants()
-	if in.Unbacked != "" && p.Deletion != policyv1beta2.DeletionAllow {
-		in.ineffective("spec.deletion "+string(p.Deletion)+" refuses no deletion", in.Unbacked)
+	if spec := &in.p.Object.Spec; spec.ComplianceType == policyv1beta2.MayHave && spec.OperatorGroup != nil {
+		in.ineffective("spec.operatorGroup has no effect with complianceType mayhave, which installs nothing",
+			"remove it, or write complianceType musthave to have the operator installed")
 	}
+	if p.MustNotHave {
+		for field, set := range map[string]bool{"spec.catalog": p.CatalogImages != nil, "spec.consent": p.Consent != nil,
+			"spec.minimumAge": p.Age.Holds(), "spec.approvalWindows": len(in.p.Object.Spec.ApprovalWindows) > 0,
+			"spec.freezes": len(in.p.Object.Spec.Freezes) > 0, "spec.urgent": len(in.p.Object.Spec.Urgent) > 0} {
+			if set {
+				in.ineffective(field+" has no effect with complianceType mustnothave, which allows no installation",
+					"remove it, or write complianceType musthave or mayhave")
+			}
+		}
+	} else {
+		in.consent()
+		in.catalog()
+		in.calendar()
+		in.age()
+	}
+	in.grants()
+	in.deletion()
 	if p.Package == "" || p.TargetNamespace == "" {
 		in.ineffective("the policy governs nothing until its package and namespace are found out on the cluster",
 			"write spec.subscription.name and spec.subscription.namespace as plain text to have it in force at once")
@@ -171,6 +198,87 @@ func (in *preview) plan(plan *olm.InstallPlan, ns *state.Namespace) {
 	default:
 		in.warn(RuleOperatorPolicyPending, what+" may be approved under this policy, but not under all",
 			judged.Reasons[0].Message)
+	}
+}
+
+// catalog warns of settings of spec.catalog that cannot have the effect that their author will expect.
+func (in *preview) catalog() {
+	p, op := in.p, in.p.Object
+	c := p.CatalogImages
+	switch {
+	case c == nil:
+	case !c.Holds() && len(op.Spec.Catalog.Accepted) > 0:
+		in.ineffective(fmt.Sprintf("spec.catalog.accepted names %d digests, but neither spec.catalog.image nor jump is %s",
+			len(c.Accepted), policyv1beta2.CatalogHold), "the catalog may run any image; write spec.catalog.image: "+
+			string(policyv1beta2.CatalogHold))
+	case !c.Holds():
+		in.ineffective("spec.catalog holds nothing",
+			"write spec.catalog.image or jump: "+string(policyv1beta2.CatalogHold)+", or remove spec.catalog")
+	case op.Spec.Catalog.MaxChangedPackages > 0 && !c.HoldJump:
+		in.ineffective("spec.catalog.maxChangedPackages has no effect without spec.catalog.jump: "+
+			string(policyv1beta2.CatalogHold),
+			"write that, or remove it")
+	}
+}
+
+// consent warns of settings of spec.consent that cannot have the effect that their author will expect.
+func (in *preview) consent() {
+	p, op := in.p, in.p.Object
+	c := p.Consent
+	switch {
+	case c == nil:
+	case !c.Reviews(false) && !c.Reviews(true):
+		in.ineffective("spec.consent ignores every class of changes",
+			"write Hold or Warn for one of "+classNames()+", or remove spec.consent")
+	case len(op.Spec.Consent.Accepted) > 0 && !c.Holds():
+		in.ineffective(fmt.Sprintf("spec.consent.accepted names %d digests, but no class is Hold", len(c.Accepted)),
+			"accepted digests only silence warnings; write Hold for the classes that need consent")
+	}
+}
+
+func classNames() string {
+	names := make([]string, len(change.Reviewable))
+	for i, class := range change.Reviewable {
+		names[i] = string(class)
+	}
+	return text.Names(names, verdict.MaxListed)
+}
+
+// age warns of an age that cannot have the effect that its author will expect.
+func (in *preview) age() {
+	if !in.p.Age.Holds() && len(in.p.Object.Spec.Urgent) > 0 {
+		in.ineffective("spec.urgent has no effect without spec.minimumAge", "write that, or remove it")
+	}
+}
+
+// calendar warns of windows and freezes that cannot have the effect that their author will expect.
+func (in *preview) calendar() {
+	if !in.p.Calendar.Restricts() || in.Now.IsZero() {
+		return
+	}
+	if when := in.p.Calendar.At(in.Now); !when.Open && when.Opens.IsZero() {
+		in.ineffective("spec.approvalWindows and spec.freezes let no plan be approved within five years",
+			"widen spec.approvalWindows, or end spec.freezes earlier")
+	}
+}
+
+// deletion warns of a policy that restricts deletions, and of which nothing is refused.
+func (in *preview) deletion() {
+	p := in.p
+	spec := &in.p.Object.Spec
+	if spec.Deletion == "" || spec.Deletion == policyv1beta2.DeletionAllow {
+		return
+	}
+	what := "spec.deletion " + string(spec.Deletion) + " refuses no deletion"
+	switch {
+	case !p.Enforced:
+		in.ineffective(what+" while the policy only informs", "write spec.remediationAction: enforce")
+	case in.Unbacked != "":
+		in.ineffective(what, in.Unbacked)
+	}
+	if p.Enforced && p.MustNotHave && p.Deletion == policyv1beta2.DeletionDeny {
+		in.ineffective("the policy is mustnothave and removes nothing while spec.deletion is Deny",
+			"write spec.deletion: Allow to have the operator removed")
 	}
 }
 
