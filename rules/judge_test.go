@@ -169,3 +169,31 @@ func TestTenThousandCSVs(t *testing.T) {
 		t.Errorf("refusal has %d bytes and ends with %q", len(refusal), refusal[len(refusal)-40:])
 	}
 }
+
+// TestB5PackageByStatus: the status of a Subscription, which a user may have the right to write, names a version that
+// states no package itself (threat O83).
+func TestB5PackageByStatus(t *testing.T) {
+	const csv = "etcd.v0.9.4"
+	pinned := []*operatorpolicy.Policy{policyFor("etcd", versions("etcd.v0.9.2"))}
+	lax := []*operatorpolicy.Policy{policyFor("innocent", anyCatalog)}
+	both := append(lax[:1:1], pinned...)
+	for name, test := range map[string]struct {
+		plan     *olm.InstallPlan
+		policies []*operatorpolicy.Policy
+		claims   string
+		want     verdict.Decision
+		names    string
+	}{
+		"control: as OLM writes it":                 {nameless(csv), pinned, "etcd", verdict.Deny, "(bundle/version)"},
+		"attack: a package without a policy":        {nameless(csv), pinned, "innocent", verdict.Hold, "(bundle/unknown)"},
+		"attack: one whose policy allows more":      {nameless(csv), both, "innocent", verdict.Hold, "(bundle/unknown)"},
+		"control: no policy for another":            {nameless(csv), lax, "innocent", verdict.Allow, ""},
+		"control: its properties state the package": {pendingPlan("innocent 0.9.4"), both, "innocent", verdict.Allow, ""},
+	} {
+		v := JudgePlan(PlanInput{Plan: test.plan, Namespace: state.NewNamespace("shop", state.NamespaceContents{
+			Policies: test.policies, Subscriptions: []*olm.Subscription{subscribed(test.claims, test.plan.Spec.CSVNames[0], "")}})})
+		if v.Decision != test.want || !strings.Contains(v.Refusal(), test.names) {
+			t.Errorf("%s: %v, %s; want %v, %s", name, v.Decision, v.Refusal(), test.want, test.names)
+		}
+	}
+}

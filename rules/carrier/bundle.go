@@ -127,7 +127,8 @@ func SameProperty(a, b olm.Property) bool {
 }
 
 // attribute determines the package: by the bundle's olm.package property, else by the Subscription that moves to this
-// CSV. The name is never parsed. A bundle that states two releases is not one of which anything is known.
+// CSV, unless a policy for another package is enforced, since users may write statuses. The name is never parsed. A
+// bundle that states two releases is not one of which anything is known.
 func (c *Bundle) attribute(ns *state.Namespace) {
 	claimed, disputed := ns.Claimed(c.Name)
 	switch {
@@ -136,6 +137,9 @@ func (c *Bundle) attribute(ns *state.Namespace) {
 		c.Unknown = "Subscriptions to different packages name it"
 	case c.Package == "" && claimed == "":
 		c.Unknown = "neither its bundle properties nor a Subscription name it"
+	case c.Package == "" && slices.ContainsFunc(ns.Enforcing(),
+		func(p *operatorpolicy.Policy) bool { return !p.Governs(claimed) }):
+		c.Unknown = "only the status of a Subscription names it, beside a policy for another package"
 	case c.Package == "":
 		c.Package = claimed
 	case claimed != "" && claimed != c.Package:
