@@ -291,11 +291,11 @@ func (d *draft) updateGraph() {
 		case o.kind == Policies && c.Now != nil:
 			d.next.graph = d.next.graph.WithPolicy(d.Scoped(o.Policy()))
 		case o.kind == Policies:
-			d.next.graph = d.next.graph.WithoutPolicy(o.Namespace, o.Name)
+			d.next.graph = d.next.graph.Without(dependency.PolicyRef(o.Namespace, o.Name))
 		case c.Now != nil && o.PolicySet().Read != nil:
 			d.next.graph = d.next.graph.WithSet(o.PolicySet().Read)
 		default:
-			d.next.graph = d.next.graph.WithoutSet(o.Namespace, o.Name)
+			d.next.graph = d.next.graph.Without(dependency.SetRef(o.Namespace, o.Name))
 		}
 	}
 }

@@ -82,15 +82,12 @@ func JudgePolicy(in PolicyInput) verdict.Verdict {
 	WarnUnknown(&v, in.Strict)
 	v.AddFaults(RulePolicyField, validatePolicy(policy))
 	read := Read(policy)
-	clash := func(id verdict.RuleID, list []Clash, in string) {
-		for i := range list {
-			path := list[i].Paths[len(list[i].Paths)-1]
-			v.Add(id, verdict.Finding{Decision: verdict.Deny, Field: path, Accepted: "keep one",
-				What: path + ": the Policy waits for " + list[i].Text(in)})
-		}
+	for i := range read.Clashes {
+		clash := &read.Clashes[i]
+		path := clash.Paths[len(clash.Paths)-1]
+		v.Add(clash.Rule, verdict.Finding{Decision: verdict.Deny, Field: path, Accepted: "keep one",
+			What: path + ": the Policy waits for " + clash.String()})
 	}
-	clash(RulePolicyDependencyConflict, read.Conflicts, "in states")
-	clash(RulePolicyDependencyDuplicate, read.Duplicates, "in API versions")
 	if cycle := in.Graph.WithPolicy(read).PolicyCycle(read.Namespace, read.Name); cycle != nil {
 		path := "spec"
 		if d := leadsTo(read, cycle); d != nil {

@@ -1,7 +1,6 @@
 package dependency
 
 import (
-	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -15,21 +14,16 @@ import (
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/internal/metakey"
-	"github.com/opgate/opgate/rules/lookup"
 )
 
 // Digest is the hash of a Policy's spec, independent of its JSON encoding.
 type Digest [sha256.Size]byte
 
-// DigestOf returns the digest of a Policy's spec. It fails if the spec cannot be encoded. Where an OperatorPolicy in a
-// template may look up, it is another than before: marks of that time did not verify rights to what is looked up.
+// DigestOf returns the digest of a Policy's spec. It fails if the spec cannot be encoded.
 func DigestOf(p *policyv1.Policy) (Digest, error) {
 	raw, err := Canonical(p.Spec)
 	if err != nil {
 		return Digest{}, fmt.Errorf("encode the spec: %w", err)
-	}
-	if looksUp(p) {
-		raw = append(raw, " with lookups"...)
 	}
 	return sha256.Sum256(raw), nil
 }
@@ -85,64 +79,14 @@ func signature(key []byte, p *policyv1.Policy, digest Digest, narrow []string) s
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// looksUp reports whether an OperatorPolicy in a template of the Policy may have templates that look up.
-func looksUp(p *policyv1.Policy) bool {
-	return slices.ContainsFunc(p.Spec.PolicyTemplates, func(t *policyv1.PolicyTemplate) bool {
-		if t == nil {
-			return false
-		}
-		raw := t.ObjectDefinition.Raw
-		if !bytes.Contains(raw, []byte("{{")) && !bytes.Contains(raw, []byte(`\u`)) { // a brace may be escaped
-			return false
-		}
-		var object struct {
-			Kind string `json:"kind"`
-		}
-		return json.Unmarshal(raw, &object) != nil || object.Kind == KindOperatorPolicy &&
-			len(lookup.Of(t.ObjectDefinition)) > 0
-	})
-}
-
-// Scope is the scope of a kind: namespaced or cluster.
-type Scope int
-
-// The scopes.
-const (
-	// ScopeUnknown is that of kinds whose scope only the cluster knows.
-	ScopeUnknown Scope = iota
-	ScopeNamespaced
-	ScopeCluster
-)
-
 // namespacedKinds are the namespaced kinds of ConstraintGroup.
 var namespacedKinds = []string{"Subscription", "InstallPlan", "ClusterServiceVersion", "CatalogSource", "OperatorGroup",
 	"OperatorCondition"}
 
-// Scope returns the scope of the kind as far as it is known without a cluster.
-func (r Ref) Scope() Scope {
-	switch {
-	case r.clusterScoped():
-		return ScopeCluster
-	case r.Group == PolicyGroup, r.Group == ConstraintGroup && slices.Contains(namespacedKinds, r.Kind):
-		return ScopeNamespaced
-	}
-	return ScopeUnknown
-}
-
-// Covers reports whether the rights to a dependency were verified too. Dependencies on cluster-scoped objects have no
-// namespace (Policy.Scoped).
-func (v Verification) Covers(d Dependency) bool {
-	if d.Namespace != "" {
-		return true
-	}
-	switch d.Scope() {
-	case ScopeCluster:
-		return true
-	case ScopeUnknown:
-		return !slices.Contains(v.Narrow, schema.GroupKind{Group: d.Group, Kind: d.Kind})
-	case ScopeNamespaced: // the scope differs from the assumed one
-	}
-	return false
+// scopeKnown reports whether it is known without a cluster whether the kind is namespaced.
+func (r Ref) scopeKnown() bool {
+	return r.clusterScoped() || r.Group == PolicyGroup ||
+		r.Group == ConstraintGroup && slices.Contains(namespacedKinds, r.Kind)
 }
 
 // UnverifiedText is why the templates of a Policy without a valid mark are not applied.
@@ -150,10 +94,12 @@ const UnverifiedText = "the rights of the Policy's author were not verified when
 	"a user with the right to create what it makes has to write it again, with annotation " +
 	metakey.Verified + " changed or left out, while opgate answers"
 
-// Uncovered returns why a template is not applied although its Policy has a valid mark, "" if it is.
+// Uncovered returns why a template is not applied although its Policy has a valid mark, "" if it is: the right to a
+// dependency that turned out to be cluster-scoped, and has no namespace therefore (Policy.Scoped), was not verified.
 func (v Verification) Uncovered(t *Template) string {
 	for _, d := range t.Dependencies {
-		if !v.Covers(*d) {
+		if d.Namespace == "" && !d.clusterScoped() &&
+			(d.scopeKnown() || slices.Contains(v.Narrow, schema.GroupKind{Group: d.Group, Kind: d.Kind})) {
 			return "it waits for " + d.String() +
 				", which is in no namespace, and the right of the Policy's author to get it was not verified (" + string(RulePolicyDependencyAccess) + "): " +
 				"a user with the right to get all of its kind has to write the Policy again, with annotation " +

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // Policy is what dependency evaluation reads of one Policy. It is immutable.
@@ -26,8 +27,8 @@ type Policy struct {
 	// Disabled is set where its objects are to be removed, Deleting while it is being deleted.
 	Disabled, Deleting bool
 	Templates          []Template
-	// Conflicts are objects that it wants in two states at once, Duplicates those that it names in two API versions.
-	Conflicts, Duplicates []Clash
+	// Clashes are objects that it wants in two states at once, or names in two API versions.
+	Clashes []Clash
 	// NamesKnown is set where the names of all templates could be read: without them it is not known which objects to
 	// prune.
 	NamesKnown bool
@@ -94,10 +95,12 @@ type Dependency struct {
 	Path string
 }
 
-// Clash is one object that a Policy names inconsistently.
+// Clash is one object that a Policy names inconsistently, which a rule refuses.
 type Clash struct {
-	Ref Ref
-	// Paths are the fields, Says their values: states or API versions.
+	Ref  Ref
+	Rule verdict.RuleID
+	// What is that which differs: "states" or "API versions". Paths are the fields, Says their values.
+	What        string
 	Paths, Says []string
 }
 
@@ -214,10 +217,8 @@ const (
 	KindConstraintTemplate = "ConstraintTemplate"
 )
 
-// Labels of the objects that are created from templates, and of their CRDs.
-const (
-	LabelTemplateValue = "template"
-)
+// LabelTemplateValue is the value of metakey.PolicyType on the CRDs of templates.
+const LabelTemplateValue = "template"
 
 // Finalizer keeps a Policy until its cluster-scoped template objects, which cannot have an owner reference to it, are
 // deleted.

@@ -1,7 +1,7 @@
 package dependency
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +14,7 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // Read reads a Policy with any content: a template that cannot be applied has a Fault that says why.
@@ -166,8 +167,9 @@ func (p *Policy) readTemplate(index int, written *policyv1.PolicyTemplate) Templ
 			t.HubError = "annotation " + metakey.HubError + " is set"
 		}
 	}
-	if err := p.labelled(); err != nil {
-		return fault(err.Error())
+	if len(p.Name) > MaxPolicyName {
+		return fault(fmt.Sprintf("the name of the Policy has %d characters; it becomes a label of what its templates make, and %d is the most: give the Policy a shorter name",
+			len(p.Name), MaxPolicyName))
 	}
 	return t
 }
@@ -188,15 +190,6 @@ func unreadable(err error) string {
 
 // MaxPolicyName is the maximum length of a Policy's name: its objects have it as a label value.
 const MaxPolicyName = 63
-
-func (p *Policy) labelled() error {
-	if len(p.Name) > MaxPolicyName {
-		return errors.New("the name of the Policy has " + strconv.Itoa(len(p.Name)) +
-			" characters; it becomes a label of what its templates make, and " +
-			strconv.Itoa(MaxPolicyName) + " is the most: give the Policy a shorter name")
-	}
-	return nil
-}
 
 // sameNames sets a fault on templates that share a name, by which the status identifies templates. None of them is
 // applied, since it is ambiguous which is meant.
@@ -302,34 +295,30 @@ func (p *Policy) merge(own, extra []*Dependency) dependencies {
 // repeat those of the Policy's own list.
 func (p *Policy) mergeSame(same []*Dependency, template bool, merged *dependencies) *Dependency {
 	one := same[0]
-	wants, versions := clash(same, func(d *Dependency) string { return string(d.Want) }),
-		clash(same, func(d *Dependency) string { return d.Version })
 	if i := slices.IndexFunc(same, func(d *Dependency) bool { return d.Version != "" }); i > 0 {
 		versioned := *one
 		versioned.Version, one = same[i].Version, &versioned
 	}
 	known := template && !slices.ContainsFunc(same,
 		func(d *Dependency) bool { return strings.HasPrefix(d.Path, "spec.policy-templates[") })
-	if len(wants.Says) > 1 {
-		merged.fault = "waits for " + wants.Text("in states") + ": keep one"
-		if !known && len(p.Conflicts) < maxClashes {
-			p.Conflicts = append(p.Conflicts, wants)
+	for _, clash := range []Clash{
+		clashOf(same, RulePolicyDependencyConflict, "states", func(d *Dependency) string { return string(d.Want) }),
+		clashOf(same, RulePolicyDependencyDuplicate, "API versions", func(d *Dependency) string { return d.Version }),
+	} {
+		if len(clash.Says) < 2 {
+			continue
 		}
-	}
-	if len(versions.Says) > 1 {
-		if merged.fault == "" {
-			merged.fault = "waits for " + versions.Text("in API versions") + ": keep one"
-		}
-		if !known && len(p.Duplicates) < maxClashes {
-			p.Duplicates = append(p.Duplicates, versions)
+		merged.fault = cmp.Or(merged.fault, "waits for "+clash.String()+": keep one")
+		if !known && len(p.Clashes) < maxClashes {
+			p.Clashes = append(p.Clashes, clash)
 		}
 	}
 	return one
 }
 
-// clash lists the different values for one object, each with its first path. Empty values are left out.
-func clash(same []*Dependency, says func(d *Dependency) string) Clash {
-	c := Clash{Ref: same[0].Ref}
+// clashOf lists the different values for one object, each with its first path. Empty values are left out.
+func clashOf(same []*Dependency, rule verdict.RuleID, what string, says func(d *Dependency) string) Clash {
+	c := Clash{Ref: same[0].Ref, Rule: rule, What: what}
 	for i := range same {
 		if what := says(same[i]); what != "" && !slices.Contains(c.Says, what) && len(c.Says) < 5 {
 			c.Says, c.Paths = append(c.Says, what), append(c.Paths, same[i].Path)
@@ -338,13 +327,13 @@ func clash(same []*Dependency, says func(d *Dependency) string) Clash {
 	return c
 }
 
-// Text returns "Policy shop/db in states Compliant (spec.dependencies[0]) and NonCompliant (spec.dependencies[1])".
-func (c *Clash) Text(in string) string {
+// String returns "Policy shop/db in states Compliant (spec.dependencies[0]) and NonCompliant (spec.dependencies[1])".
+func (c *Clash) String() string {
 	parts := make([]string, len(c.Says))
 	for i := range c.Says {
 		parts[i] = text.Name(c.Says[i]) + " (" + c.Paths[i] + ")"
 	}
-	return c.Ref.String() + " " + in + " " + strings.Join(parts, " and ")
+	return c.Ref.String() + " in " + c.What + " " + strings.Join(parts, " and ")
 }
 
 // scope removes the namespace of a cluster-scoped object.

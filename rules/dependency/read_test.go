@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 const seed003 = `
@@ -30,7 +31,7 @@ spec:
 
 func TestReadOfTheSeed(t *testing.T) {
 	p := Read(stored(t, seed003))
-	if len(p.Templates) != 1 || len(p.Warnings)+len(p.Conflicts)+len(p.Duplicates) > 0 || !p.NamesKnown {
+	if len(p.Templates) != 1 || len(p.Warnings)+len(p.Clashes) > 0 || !p.NamesKnown {
 		t.Fatalf("%+v", p)
 	}
 	want := []string{"ConfigurationPolicy shop/bar NonCompliant", "Policy shop/namespace-foo-setup-policy Compliant"}
@@ -154,8 +155,13 @@ func TestUnion(t *testing.T) {
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
 			}
-			if tm.Fault != c.fault || len(p.Conflicts) != c.conflicts || len(p.Duplicates) != c.duplicates {
-				t.Errorf("fault %q, conflicts %v, duplicates %v", tm.Fault, p.Conflicts, p.Duplicates)
+			rules := map[verdict.RuleID]int{}
+			for _, clash := range p.Clashes {
+				rules[clash.Rule]++
+			}
+			if tm.Fault != c.fault || rules[RulePolicyDependencyConflict] != c.conflicts ||
+				rules[RulePolicyDependencyDuplicate] != c.duplicates {
+				t.Errorf("fault %q, clashes %v", tm.Fault, p.Clashes)
 			}
 		})
 	}
@@ -171,13 +177,13 @@ func TestUnionIsPerTemplate(t *testing.T) {
 	}
 	want := []string{"Policy shop/a Compliant, Policy shop/b Compliant",
 		"Policy shop/a Compliant, Policy shop/b NonCompliant", "Policy shop/a Compliant"}
-	if diff := cmp.Diff(want, got); diff != "" || len(p.Conflicts) > 0 {
-		t.Error(diff, p.Conflicts)
+	if diff := cmp.Diff(want, got); diff != "" || len(p.Clashes) > 0 {
+		t.Error(diff, p.Clashes)
 	}
 	p = Read(stored(t, spec([]string{on("Policy a"), on("Policy a Pending")}, template("one", on("Policy b")),
 		template("two", on("Policy c")), template("three"))))
-	if len(p.Conflicts) != 1 {
-		t.Errorf("%d conflicts, want the one", len(p.Conflicts))
+	if len(p.Clashes) != 1 {
+		t.Errorf("%d clashes, want the one", len(p.Clashes))
 	}
 	for _, tm := range p.Templates {
 		if !strings.Contains(tm.Fault, "Policy shop/a in states Compliant") {
@@ -411,9 +417,8 @@ func TestClashesAreBounded(t *testing.T) {
 		}
 	}
 	p := Read(stored(t, spec(own, template("t"))))
-	if len(p.Conflicts) != maxClashes || len(p.Duplicates) != maxClashes || len(p.Duplicates[0].Says) != 5 ||
-		len(p.Conflicts[0].Says) != 2 {
-		t.Errorf("%d conflicts, %d duplicates: %+v", len(p.Conflicts), len(p.Duplicates), p.Duplicates[0])
+	if len(p.Clashes) != maxClashes || len(p.Clashes[0].Says) != 2 || len(p.Clashes[1].Says) != 5 {
+		t.Errorf("%d clashes: %+v", len(p.Clashes), p.Clashes[:2])
 	}
 }
 

@@ -128,7 +128,7 @@ func dependencyNeeds(read *Policy, before *policyv1.Policy, verified Verificatio
 	for _, t := range read.Templates {
 		for _, d := range t.Dependencies {
 			kind := schema.GroupKind{Group: d.Group, Kind: d.Kind}
-			if d.Scope() == ScopeUnknown && !kinds[kind] {
+			if !d.scopeKnown() && !kinds[kind] {
 				kinds[kind] = true
 				if possible(kind) {
 					needed = append(needed, Need{Rights: []Right{getRight(d.Ref, "", "")}, Narrow: &kind})
