@@ -70,8 +70,6 @@ type reconciliation struct {
 	after time.Duration
 	// stale is set if something that was read has changed or is about to, whose event enqueues the Policy.
 	stale bool
-	// unread is set if something has not been read yet.
-	unread bool
 	// cycle is a cycle that includes the Policy; computed once, if a dependency is not met.
 	cycle  []dependency.Ref
 	cycled bool
@@ -307,7 +305,9 @@ func (rec *reconciliation) deleteAll(ctx context.Context, some func(*unstructure
 		}
 		ref := dependency.RefOf(u)
 		if kind := rec.watches.Lookup(ref.Group, ref.Kind); kind != nil {
-			errs = append(errs, rec.delete(ctx, kind, rec.state.template(ref), u).err)
+			if err := rec.delete(ctx, kind, rec.state.template(ref), u); !errors.Is(err, errOutdated) {
+				errs = append(errs, err)
+			}
 		}
 	}
 	return errors.Join(errs...)

@@ -3,7 +3,6 @@ package policy
 import (
 	"context"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -20,12 +19,6 @@ import (
 
 // status writes the status of the Policy if it differs, and reports what changed.
 func (rec *reconciliation) status(ctx context.Context, outcomes []dependency.TemplateOutcome) error {
-	if rec.stale {
-		return nil
-	}
-	if !rec.unread {
-		rec.state.unread = time.Time{}
-	}
 	before := rec.stored.Object
 	status, reported := dependency.NextStatus(dependency.StatusInput{Policy: before, Read: rec.read,
 		Excluded: rec.excluded(rec.key.Namespace), Outcomes: outcomes, Now: rec.now})
@@ -35,17 +28,18 @@ func (rec *reconciliation) status(ctx context.Context, outcomes []dependency.Tem
 	}
 	log.FromContext(ctx).Info("status written", "policy", rec.key.String(), "compliant", status.ComplianceState,
 		"pendingDependencies", status.PendingDependencies)
-	rec.report(rec.stored, reported)
+	rec.report(rec.stored, reported, rec.now.String())
 	return err
 }
 
-// report records events of a Policy, best effort: the status has all that they say.
-func (r *reconciler) report(about *storedPolicy, reported []dependency.Event) {
+// report records events of a Policy, best effort: the status has all that they say. Those of one occurrence that are
+// equal are one.
+func (r *reconciler) report(about *storedPolicy, reported []dependency.Event, occurrence string) {
 	for _, e := range reported {
 		r.Events.Record(events.Event{Regarding: corev1.ObjectReference{APIVersion: policyv1.GroupVersion.String(),
 			Kind: policyv1.Kind, Namespace: about.Namespace, Name: about.Name, UID: about.UID},
 			Reason: dependency.EventReason, Action: dependency.EventReason, Warning: e.Warning, Note: e.Message,
-			Occurrence: r.Now().String()})
+			Occurrence: occurrence})
 	}
 }
 

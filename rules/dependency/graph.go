@@ -116,7 +116,9 @@ func (g *Graph) node(ref Ref) (n node) {
 }
 
 // Policy returns a Policy, or nil.
-func (g *Graph) Policy(namespace, name string) *Policy { return g.node(PolicyRef(namespace, name)).policy }
+func (g *Graph) Policy(namespace, name string) *Policy {
+	return g.node(PolicyRef(namespace, name)).policy
+}
 
 // Set returns a PolicySet, or nil.
 func (g *Graph) Set(namespace, name string) *Set { return g.node(SetRef(namespace, name)).set }
