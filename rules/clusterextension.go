@@ -49,7 +49,7 @@ var bundleRulesOnExtensions = []rule[*ClusterExtensionInput]{
 		}}},
 	{Rule: verdict.Rule{ID: bundle.RuleDependencyPending}, byPolicy: bundle.ByAnyPolicy(
 		func(in *ClusterExtensionInput, p *operatorpolicy.Policy) verdict.Finding {
-			return in.Namespace.Suspended(p.Pending, p.Waits, p.Name, in.what())
+			return state.Suspended(p.Pending, p.Waits, in.what())
 		})},
 	{Rule: verdict.Rule{ID: bundle.RuleUpgrade}, byPolicy: bundle.ByPolicy[*ClusterExtensionInput]{Allows: heldExtensionUpgrade}},
 	{Rule: verdict.Rule{ID: bundle.RuleApprovalWindow}, byPolicy: bundle.ByPolicy[*ClusterExtensionInput]{
@@ -145,7 +145,7 @@ func judgeExtensionConstraints(in *ClusterExtensionInput, v *verdict.Verdict) {
 	}
 	for _, d := range set.Applicable(namespace) {
 		v.Record(bundle.RuleDependencyPending, state.ConstraintRef(d), true,
-			in.Namespace.Suspended(d.Pending, d.Waits, d.Name, in.what()))
+			state.Suspended(d.Pending, d.Waits, in.what()))
 	}
 	b := &constraint.Bundle{Bundle: olm.Bundle{Package: pkg, Version: version},
 		Unknown: constraint.OfBundle &^ constraint.Package}

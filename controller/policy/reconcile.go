@@ -70,9 +70,8 @@ type reconciliation struct {
 	after time.Duration
 	// stale is set if something that was read has changed or is about to, whose event enqueues the Policy.
 	stale bool
-	// cycle is a cycle that includes the Policy; computed once, if a dependency is not met.
-	cycle  []dependency.Ref
-	cycled bool
+	// cycle is a cycle that includes the Policy.
+	cycle []dependency.Ref
 }
 
 // again requeues the Policy after a delay, unless it is enqueued earlier.
@@ -92,6 +91,7 @@ func (rec *reconciliation) reconcile(ctx context.Context) error {
 	}
 	rec.verify()
 	rec.follow(rec.targets())
+	rec.cycle = rec.Store.Load().Graph().PolicyCycle(rec.key.Namespace, rec.key.Name)
 	var outcomes []dependency.TemplateOutcome
 	var errs []error
 	if !rec.read.Disabled {
@@ -188,38 +188,23 @@ func (rec *reconciliation) results(t *dependency.Template) []dependency.Result {
 	return results
 }
 
-// observe returns the state of a dependency, the same for all templates.
+// observe returns the state of a dependency, the same for all templates. It reads Policies and PolicySets from the
+// store, all other objects from the watches.
 func (rec *reconciliation) observe(d dependency.Dependency) dependency.Observed {
-	known, seen := rec.observed[target(d)]
-	if !seen {
-		known = rec.observeNow(d)
-		rec.observed[target(d)] = known
+	if known, seen := rec.observed[target(d)]; seen {
+		return known
 	}
-	return known
-}
-
-// observeNow reads Policies and PolicySets from the store, all other objects from the watches.
-func (rec *reconciliation) observeNow(d dependency.Dependency) dependency.Observed {
 	observed := rec.watches.Observe(rec.key, target(d))
-	if observed.Reason == dependency.NoKind {
-		return observed
-	}
 	key := types.NamespacedName{Namespace: d.Namespace, Name: d.Name}
 	switch {
+	case observed.Reason == dependency.NoKind:
 	case d.IsPolicy():
-		return rec.Store.Load().Policy(key).Known().Observed()
+		observed = rec.Store.Load().Policy(key).Known().Observed()
 	case d.IsSet():
-		return rec.Store.Load().PolicySet(key).Known().Observed()
+		observed = rec.Store.Load().PolicySet(key).Known().Observed()
 	}
+	rec.observed[target(d)] = observed
 	return observed
-}
-
-// circle returns a cycle that includes the Policy.
-func (rec *reconciliation) circle() []dependency.Ref {
-	if !rec.cycled {
-		rec.cycle, rec.cycled = rec.Store.Load().Graph().PolicyCycle(rec.key.Namespace, rec.key.Name), true
-	}
-	return rec.cycle
 }
 
 // noteCycle enqueues all Policies of a cycle that this Policy starts or stops being part of, so that each reports it:

@@ -53,10 +53,7 @@ func (r *reconciler) reconcileSet(ctx context.Context, key types.NamespacedName)
 		return r.Store.Load().Policy(types.NamespacedName{Namespace: key.Namespace, Name: name}).Known()
 	}
 	before := stored.Object
-	status := dependency.NextSetStatus(stored.Read, &before.Status, member, r.Now())
-	if r.excluded(key.Namespace) {
-		status = dependency.ExcludedSetStatus(before, r.Now())
-	}
+	status := dependency.NextSetStatus(stored.Read, &before.Status, member, r.excluded(key.Namespace), r.Now())
 	written, err := r.writer.Status(ctx, snapshot.PolicySets, snapshot.InCluster(), before, before.Status, status)
 	if written {
 		log.FromContext(ctx).Info("status written", "policySet", key.String(), "compliant", status.Compliant)

@@ -91,14 +91,11 @@ func (rec *reconciliation) template(ctx context.Context, t *dependency.Template)
 		m = rec.state.template(t.Ref)
 	}
 	applicable, fault, ready := rec.applicable(t)
-	in := &dependency.TemplateInput{Template: *t, Mode: rec.PendingGuards, KindFault: fault}
+	in := &dependency.TemplateInput{Template: *t, Mode: rec.PendingGuards, KindFault: fault, Cycle: rec.cycle}
 	if applicable {
 		in.Results = rec.results(t)
 	}
-	met, decided := dependency.AllMet(in.Results)
-	if !met {
-		in.Cycle = rec.circle()
-	}
+	_, decided := dependency.AllMet(in.Results)
 	known := !applicable || ready
 	var err error
 	if applicable && ready {

@@ -151,7 +151,7 @@ func (c *Controller) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 		return reconcile.Result{}, err
 	}
 	if !w.everything {
-		ns, now := current.WithDependencies(w.namespace), c.Now()
+		ns, now := current.Namespace(w.namespace), c.Now()
 		var result reconcile.Result
 		if next := rules.NextChange(ns, now); !next.IsZero() { // the verdict on a plan changes then, without an event
 			result.RequeueAfter = next.Sub(now)

@@ -9,6 +9,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -111,7 +112,7 @@ var all = []rule{
 		Summary: "the OperatorPolicy of a ClusterServiceVersion of the plan, or a Constraint that applies here, waits for " +
 			"what its Policy depends on"},
 		progress: ByAnyPolicy(func(in planned, p *operatorpolicy.Policy) verdict.Finding {
-			return in.Namespace.Suspended(p.Pending, p.Waits, p.Name, text.Name(in.c.Name))
+			return state.Suspended(p.Pending, p.Waits, text.Name(in.c.Name))
 		})},
 	// An upgrade of an installed operator is held if upgrades are not approved.
 	{Rule: verdict.Rule{ID: RuleUpgrade, Outcomes: verdict.Holds, Override: true, Edit: approveUpgrades,

@@ -171,7 +171,7 @@ func (g *Graph) dependenciesOf(from Ref) []Ref {
 }
 
 // maxVisits bounds the objects that the search for a cycle visits.
-const maxVisits = 100_000
+const maxVisits = 20_000
 
 // Cycle returns a shortest path from an object back to itself along its dependencies; the first and last element are
 // from. It is nil if there is none.

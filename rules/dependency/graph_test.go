@@ -158,8 +158,7 @@ func chainOf(n int) []*Policy {
 		policies[i] = &Policy{Namespace: "shop", Name: fmt.Sprint("p", i), Templates: []Template{{
 			Name: "t", Ref: Ref{PolicyGroup, "ConfigurationPolicy", "shop", fmt.Sprint("t", i)}, Readable: true,
 			Dependencies: []*Dependency{{Ref: next, Want: Compliant, Path: "spec.dependencies[0]"}},
-		}}, PendingDependencies: []PendingDependency{{Ref: next, Reason: WrongState, Want: Compliant, State: Pending,
-			Templates: []string{"t"}}}}
+		}}}
 	}
 	return policies
 }

@@ -54,23 +54,14 @@ func (f *Result) says() string {
 	return strings.TrimSuffix(string(f.Reason)+", "+f.Text, ", ")
 }
 
-// readPending reads the pending dependencies of a status.
-func readPending(list []policyv1.DependencyStatus) []PendingDependency {
-	list = list[:min(len(list), maxPending)]
-	pending := make([]PendingDependency, 0, len(list))
-	for i := range list {
-		d := &list[i]
-		w := PendingDependency{
-			Ref:    Ref{Group: PolicyGroup, Kind: d.Kind, Namespace: d.Namespace, Name: d.Name},
-			Reason: Reason(d.Reason), Want: State(d.Compliance), State: State(d.State), Templates: d.Templates,
-		}
-		if d.APIVersion != "" {
-			gv, _ := schema.ParseGroupVersion(d.APIVersion)
-			w.Ref.Group = gv.Group
-		}
-		pending = append(pending, w)
+// PendingRef returns the object of a pending dependency in a status.
+func PendingRef(d *policyv1.DependencyStatus) Ref {
+	r := Ref{Group: PolicyGroup, Kind: d.Kind, Namespace: d.Namespace, Name: d.Name}
+	if d.APIVersion != "" {
+		gv, _ := schema.ParseGroupVersion(d.APIVersion)
+		r.Group = gv.Group
 	}
-	return pending
+	return r
 }
 
 // wanted identifies one entry of the list: two templates may want the same object in different states.
@@ -83,8 +74,8 @@ type wanted struct {
 // object that has not been read yet, it repeats the previous entry.
 func listPending(outcomes []TemplateOutcome, before []policyv1.DependencyStatus) ([]policyv1.DependencyStatus, int) {
 	said := map[wanted]*policyv1.DependencyStatus{}
-	for i, w := range readPending(before) {
-		said[wanted{w.Ref, w.Want}] = &before[i]
+	for i := range before {
+		said[wanted{PendingRef(&before[i]), State(before[i].Compliance)}] = &before[i]
 	}
 	lines := map[wanted]*policyv1.DependencyStatus{}
 	var order []wanted
@@ -127,112 +118,33 @@ func lineOf(f *Result, before *policyv1.DependencyStatus) *policyv1.DependencySt
 	return line
 }
 
-// Chain describes what a Policy waits for, and what that waits for, according to the statuses: "Policy shop/app waits
-// for Policy shop/db (Pending, want Compliant), which waits for ConfigurationPolicy shop/x (NotFound)". Template
-// is the name of the template to describe, empty for any.
-func (g *Graph) Chain(policy Ref, template string) string {
-	if p := g.Policy(policy.Namespace, policy.Name); p != nil && p.Unreadable {
-		return p.cannotBeRead()
-	}
-	s := policy.String() + " waits for "
-	wait := g.next(policy, template, nil)
-	if wait == nil {
-		return s + "its dependencies"
-	}
-	seen := map[Ref]bool{policy: true}
-	for steps := 1; ; steps++ {
-		seen[wait.Ref] = true
-		s += wait.String()
-		following := g.next(wait.Ref, "", seen)
-		if following == nil {
-			return s
-		}
-		if steps == maxSteps {
-			return s + ", which waits for more"
-		}
-		s += ", which waits for "
-		wait = following
-	}
-}
+// maxWaits bounds what Waits names.
+const maxWaits = 3
 
-// String returns the object that is waited for and why it is not met.
-func (w *PendingDependency) String() string {
-	s := w.Ref.String()
-	switch {
-	case w.Reason == WrongState && w.State != Unknown:
-		return s + " (" + text.Name(string(w.State)) + ", want " + text.Name(string(w.Want)) + ")"
-	case w.Reason != "":
-		return s + " (" + text.Name(string(w.Reason)) + ")"
+// Waits returns what a template waits for, according to the status of the Policy: "Policy shop/app waits for Policy
+// shop/db (Pending, want Compliant)". An empty name means any template.
+func (p *Policy) Waits(template string) string {
+	if p.Unreadable {
+		return p.Ref().String() + " cannot be read"
 	}
-	return s
-}
-
-// next returns what an object waits for: the first that itself waits for something, else the first. Objects in seen are
-// skipped.
-func (g *Graph) next(from Ref, template string, seen map[Ref]bool) *PendingDependency {
-	var first *PendingDependency
-	for _, w := range g.pendingOf(from, template) {
-		if seen[w.Ref] {
+	var names []string
+	for i := range p.PendingDependencies {
+		d := &p.PendingDependencies[i]
+		if template != "" && len(d.Templates) > 0 && len(d.Templates) < maxPendingTemplates && // not truncated
+			!slices.Contains(d.Templates, template) {
 			continue
 		}
-		if first == nil {
-			first = w
+		name := PendingRef(d).String()
+		switch {
+		case Reason(d.Reason) == WrongState && d.State != "":
+			name += " (" + text.Name(string(d.State)) + ", want " + text.Name(string(d.Compliance)) + ")"
+		case d.Reason != "":
+			name += " (" + text.Name(d.Reason) + ")"
 		}
-		if len(g.pendingOf(w.Ref, "")) > 0 {
-			return w
-		}
+		names = append(names, name)
 	}
-	return first
-}
-
-// pendingOf returns what an object waits for according to the statuses: for a Policy its own, for the object of a
-// template those of the template. A PolicySet waits for its members that are not Compliant.
-func (g *Graph) pendingOf(of Ref, template string) []*PendingDependency {
-	switch {
-	case of.IsPolicy():
-		return g.Policy(of.Namespace, of.Name).pendingOf(template)
-	case of.IsSet():
-		s := g.Set(of.Namespace, of.Name)
-		if s == nil {
-			return nil
-		}
-		var list []*PendingDependency
-		for _, name := range s.Policies {
-			switch p := g.Policy(s.Namespace, name); {
-			case p == nil:
-				list = append(list, &PendingDependency{Ref: PolicyRef(s.Namespace, name), Reason: NotFound,
-					Want: Compliant})
-			case p.Disabled, p.State == Compliant:
-			case p.State == Unknown:
-				list = append(list, &PendingDependency{Ref: p.Ref(), Reason: NoStatus, Want: Compliant})
-			default:
-				list = append(list, &PendingDependency{Ref: p.Ref(), Reason: WrongState, Want: Compliant,
-					State: p.State})
-			}
-		}
-		return list
+	if len(names) == 0 { // not evaluated yet
+		names = append(names, "its dependencies")
 	}
-	for _, m := range g.producersOf(of) {
-		if list := m.policy.pendingOf(m.policy.Templates[m.template].Name); len(list) > 0 {
-			return list
-		}
-	}
-	return nil
-}
-
-// pendingOf returns what a template waits for; an empty name means any template. A full list of templates may have been
-// truncated, so it is treated as if it contained this one.
-func (p *Policy) pendingOf(template string) []*PendingDependency {
-	if p == nil {
-		return nil
-	}
-	var list []*PendingDependency
-	for i := range p.PendingDependencies {
-		w := &p.PendingDependencies[i]
-		if template == "" || len(w.Templates) == 0 || len(w.Templates) >= maxPendingTemplates ||
-			slices.Contains(w.Templates, template) {
-			list = append(list, w)
-		}
-	}
-	return list
+	return p.Ref().String() + " waits for " + text.Join(names, maxWaits)
 }

@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -47,7 +48,7 @@ type Policy struct {
 	// the namespace is excluded.
 	Evaluating, Excluded bool
 	// PendingDependencies are what the templates wait for.
-	PendingDependencies []PendingDependency
+	PendingDependencies []policyv1.DependencyStatus
 }
 
 // Ref returns the reference to the Policy.
@@ -102,15 +103,6 @@ type Clash struct {
 	// What is that which differs: "states" or "API versions". Paths are the fields, Says their values.
 	What        string
 	Paths, Says []string
-}
-
-// PendingDependency is one unmet dependency in the status of a Policy.
-type PendingDependency struct {
-	Ref         Ref
-	Reason      Reason
-	Want, State State
-	// Templates are the names of the waiting templates; the list may be truncated.
-	Templates []string
 }
 
 // Warning is a consequence that the author of a Policy may not expect.

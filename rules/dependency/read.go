@@ -31,7 +31,7 @@ func read(p *policyv1.Policy, cluster func(group, kind string) bool) *Policy {
 	}
 	out.Evaluating = out.State == Unknown && hasReason(p.Status.Conditions, ReasonNotEvaluated)
 	out.Excluded = hasReason(p.Status.Conditions, ReasonExcluded)
-	out.PendingDependencies = readPending(p.Status.Dependencies)
+	out.PendingDependencies = p.Status.Dependencies[:min(len(p.Status.Dependencies), maxPending)]
 
 	own := out.readDependencies("spec.dependencies", p.Spec.Dependencies)
 	out.Templates = make([]Template, len(p.Spec.PolicyTemplates))

@@ -11,7 +11,6 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
-	"github.com/opgate/opgate/internal/text"
 )
 
 // The values of status.details[].dependencies. A value of satisfied ends with a checksum of the dependencies, so that
@@ -65,12 +64,12 @@ func (g *Graph) Suspending(object Ref) (policy, waits string) {
 	for _, m := range g.producersOf(object) {
 		p, t := m.policy, &m.policy.Templates[m.template]
 		if t.Suspended() && p.inEffect() {
-			return p.Namespace + "/" + p.Name, p.waits(t.Name)
+			return p.Namespace + "/" + p.Name, p.Waits(t.Name)
 		}
 	}
 	for _, m := range g.producersOf(object.any()) {
 		if p := m.policy; p.inEffect() {
-			return p.Namespace + "/" + p.Name, p.waits("")
+			return p.Namespace + "/" + p.Name, p.Waits("")
 		}
 	}
 	return "", ""
@@ -86,25 +85,6 @@ func (g *Graph) CreatedBy(object Ref) string {
 		}
 	}
 	return ""
-}
-
-// maxWaits bounds what the sentence names.
-const maxWaits = 3
-
-// waits returns what a template waits for, according to the status of its Policy. Refusals name the whole chain
-// (Graph.Chain).
-func (p *Policy) waits(template string) string {
-	if p.Unreadable {
-		return p.cannotBeRead()
-	}
-	var names []string
-	for _, pending := range p.pendingOf(template) {
-		names = append(names, pending.String())
-	}
-	if len(names) == 0 { // not evaluated yet
-		names = append(names, "its dependencies")
-	}
-	return p.Ref().String() + " waits for " + text.Join(names, maxWaits)
 }
 
 // dependenciesAfter returns status.details[].dependencies after a decision. A template error changes nothing, and
@@ -159,9 +139,6 @@ func Unreadable(namespace, name string, raw []byte) *Policy {
 	}
 	return p
 }
-
-// cannotBeRead is why an unreadable Policy suspends what it does.
-func (p *Policy) cannotBeRead() string { return p.Ref().String() + " cannot be read" }
 
 // any returns the reference to every object of the kind in the namespace; the zero value for another kind than
 // OperatorPolicy.

@@ -163,7 +163,7 @@ func waitsFor(p *dependency.Policy, d *dependency.Dependency) link {
 		l.state = ": want " + string(d.Want)
 	}
 	for i := range p.PendingDependencies {
-		if w := &p.PendingDependencies[i]; w.Ref == d.Ref {
+		if w := &p.PendingDependencies[i]; dependency.PendingRef(w) == d.Ref {
 			l.verb, l.state = "waits for ", l.state+", is "+cmp.Or(string(w.State), string(w.Reason))
 			break
 		}

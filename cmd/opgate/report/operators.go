@@ -63,7 +63,7 @@ func operators(s *snapshot.Snapshot, namespace string, now time.Time) (all []*op
 		if namespace != "" && known.Name() != namespace {
 			continue
 		}
-		ns := s.WithDependencies(known.Name())
+		ns := s.Namespace(known.Name())
 		var found []*operator
 		for i := range ns.Installed() {
 			found = append(found, installed(c, ns, &ns.Installed()[i]))

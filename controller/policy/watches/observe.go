@@ -17,7 +17,7 @@ func (w *Watches) Observe(owner types.NamespacedName, t Target) dependency.Obser
 	d, known := w.known(owner, t)
 	switch {
 	case known == tooMany:
-		return dependency.Observed{Reason: dependency.TooMany, Detail: dependency.TooManyText()}
+		return dependency.Observed{Reason: dependency.TooMany, Detail: tooManyText}
 	case d == nil:
 		return dependency.Observed{Reason: dependency.NoKind,
 			Detail: "no CustomResourceDefinition serves " + t.kind().String()}
