@@ -7,14 +7,19 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/policy/watches"
+	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // reconciler reconciles for one manager.
@@ -31,6 +36,9 @@ type reconciler struct {
 func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, error) {
 	if w.kind == set {
 		return reconcile.Result{}, r.reconcileSet(ctx, w.NamespacedName)
+	}
+	if len(r.Key()) == 0 {
+		return reconcile.Result{RequeueAfter: retryDelay}, nil
 	}
 	current := r.Store.Load()
 	stored := current.Policy(w.NamespacedName)
@@ -118,14 +126,9 @@ func (r *reconciler) excluded(namespace string) bool {
 
 // verify checks whether the permissions of the Policy's author were verified for its present content.
 func (rec *reconciliation) verify() {
-	if rec.state.digested != rec.stored.Generation || rec.stored.Generation == 0 {
-		digest, err := dependency.DigestOf(rec.stored.Object)
-		if err != nil {
-			return
-		}
-		rec.state.digest, rec.state.digested = digest, rec.stored.Generation
+	if digest, err := dependency.DigestOf(rec.stored.Object); err == nil {
+		rec.verification, rec.verified = dependency.Verify(rec.Key(), rec.stored.Object, digest)
 	}
-	rec.verification, rec.verified = dependency.Verify(rec.Key(), rec.stored.Object, rec.state.digest)
 }
 
 // unverified returns why nothing is created for a template because of its author's permissions, "" for no such reason.
@@ -296,4 +299,48 @@ func (rec *reconciliation) deleteAll(ctx context.Context, some func(*unstructure
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// status writes the status of the Policy if it differs, and reports what changed.
+func (rec *reconciliation) status(ctx context.Context, outcomes []dependency.TemplateOutcome) error {
+	before := rec.stored.Object
+	status, reported := dependency.NextStatus(dependency.StatusInput{Policy: before, Read: rec.read,
+		Excluded: rec.excluded(rec.key.Namespace), Outcomes: outcomes, Now: rec.now})
+	written, err := rec.writer.Status(ctx, snapshot.Policies, snapshot.InCluster(), before, before.Status, status)
+	if !written {
+		return err
+	}
+	log.FromContext(ctx).Info("status written", "policy", rec.key.String(), "compliant", status.ComplianceState,
+		"pendingDependencies", status.PendingDependencies)
+	rec.report(rec.stored, reported, rec.now.String())
+	return err
+}
+
+// report records events of a Policy, best effort: the status has all that they say. Those of one occurrence that are
+// equal are one.
+func (r *reconciler) report(about *storedPolicy, reported []dependency.Event, occurrence string) {
+	for _, e := range reported {
+		r.Events.Record(events.Event{Regarding: corev1.ObjectReference{APIVersion: policyv1.GroupVersion.String(),
+			Kind: policyv1.Kind, Namespace: about.Namespace, Name: about.Name, UID: about.UID},
+			Reason: dependency.EventReason, Action: dependency.EventReason, Warning: e.Warning, Note: e.Message,
+			Occurrence: occurrence})
+	}
+}
+
+// reconcileSet writes the status of a PolicySet if it differs.
+func (r *reconciler) reconcileSet(ctx context.Context, key types.NamespacedName) error {
+	stored := r.Store.Load().PolicySet(key)
+	if stored == nil || stored.Read == nil || stored.DeletionTimestamp != nil {
+		return nil
+	}
+	member := func(name string) *dependency.Policy {
+		return r.Store.Load().Policy(types.NamespacedName{Namespace: key.Namespace, Name: name}).Known()
+	}
+	before := stored.Object
+	status := dependency.NextSetStatus(stored.Read, &before.Status, member, r.excluded(key.Namespace), r.Now())
+	written, err := r.writer.Status(ctx, snapshot.PolicySets, snapshot.InCluster(), before, before.Status, status)
+	if written {
+		log.FromContext(ctx).Info("status written", "policySet", key.String(), "compliant", status.Compliant)
+	}
+	return err
 }

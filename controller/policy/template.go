@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/policy/watches"
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules/dependency"
@@ -30,9 +31,6 @@ type policyState struct {
 	templates map[dependency.Ref]*templateState
 	// cycle is the one that the Policy was found to be part of.
 	cycle []dependency.Ref
-	// digest is that of the spec in generation digested; zero for none.
-	digest   dependency.Digest
-	digested int64
 }
 
 // templateState is the state of one template.
@@ -193,13 +191,13 @@ func (rec *reconciliation) apply(
 	ctx context.Context, want *desired, kind *snapshot.Definition, version string, m *templateState,
 	live *unstructured.Unstructured, pending string,
 ) error {
-	verb := create
+	verb := apply.Create
 	if live != nil {
 		if live.GetDeletionTimestamp() != nil || // it is recreated after its deletion
 			m.written == want.asWritten(live, rec.stored.Object) && live.GetAnnotations()[metakey.Pending] == pending {
 			return nil
 		}
-		verb = update
+		verb = apply.Update
 	}
 	if !kind.Namespaced {
 		if done, err := rec.setFinalizer(ctx, rec.stored, true); err != nil || !done {
@@ -218,7 +216,7 @@ func (rec *reconciliation) apply(
 func (rec *reconciliation) delete(
 	ctx context.Context, kind *snapshot.Definition, m *templateState, live *unstructured.Unstructured,
 ) error {
-	answer, err := rec.attempt(ctx, remove, kind, live.GroupVersionKind().Version, live, m)
+	answer, err := rec.attempt(ctx, apply.Delete, kind, live.GroupVersionKind().Version, live, m)
 	if answer != nil {
 		m.written = written{}
 	}

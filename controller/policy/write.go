@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
@@ -27,28 +26,22 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// The verbs of writes.
-const (
-	create = apply.Create
-	update = apply.Update
-	remove = apply.Delete
-)
-
 // write writes a template object once and waits until the watches show it. Version is the version that the object is
 // written in. Fields that the API server does not know are refused, not dropped.
 func (r *reconciler) write(
 	ctx context.Context, parent types.NamespacedName, verb string, kind *snapshot.Definition, version string,
 	object *unstructured.Unstructured,
 ) (*unstructured.Unstructured, error) {
-	resource := r.resource(kind, version, object.GetNamespace())
+	resource := r.objects.Resource(schema.GroupVersionResource{Group: kind.Group, Version: version, Resource: kind.Plural}).
+		Namespace(object.GetNamespace())
 	var written *unstructured.Unstructured
 	var err error
 	switch verb {
-	case create:
+	case apply.Create:
 		written, err = resource.Create(ctx, object, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
-	case update:
+	case apply.Update:
 		written, err = resource.Update(ctx, object, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
-	case remove:
+	case apply.Delete:
 		uid, version := object.GetUID(), object.GetResourceVersion()
 		written, err = object, resource.Delete(ctx, object.GetName(),
 			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
@@ -65,19 +58,11 @@ func (r *reconciler) write(
 	ref := dependency.RefOf(written)
 	return written, r.watches.Changed().Wait(ctx, func() bool {
 		now := r.watches.Owned(parent)[ref]
-		if verb == remove {
+		if verb == apply.Delete {
 			return now == nil || now.GetUID() != written.GetUID() || now.GetDeletionTimestamp() != nil
 		}
 		return now != nil && !snapshot.Older(now.GetResourceVersion(), written.GetResourceVersion())
 	})
-}
-
-func (r *reconciler) resource(kind *snapshot.Definition, version, namespace string) dynamic.ResourceInterface {
-	all := r.objects.Resource(schema.GroupVersionResource{Group: kind.Group, Version: version, Resource: kind.Plural})
-	if kind.Namespaced {
-		return all.Namespace(namespace)
-	}
-	return all
 }
 
 // setFinalizer adds or removes the finalizer, which delays the deletion of a Policy until its cluster-scoped objects

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -88,7 +89,7 @@ func TestFailedWrites(t *testing.T) {
 		"a lost connection": {errors.New("connection refused"), nil, ""},
 		"too many requests": {apierrors.NewTooManyRequests("later", 1), nil, ""},
 	} {
-		got := classify(create, ref, &snapshot.Definition{Group: "example.com", Plural: "widgets"}, tc.err)
+		got := classify(apply.Create, ref, &snapshot.Definition{Group: "example.com", Plural: "widgets"}, tc.err)
 		var refused refusal
 		switch {
 		case tc.text != "":

@@ -225,7 +225,7 @@ func (g *Graph) PolicyCycle(namespace, name string) []Ref {
 	return shortest
 }
 
-// maxSteps bounds the objects of a cycle or a chain that a message shows.
+// maxSteps bounds the objects of a cycle that a message shows.
 const maxSteps = 10
 
 // ChainText formats a cycle as "Policy shop/a -> Policy shop/b -> Policy shop/a"; the middle of a long one is left out.

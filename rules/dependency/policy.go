@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/internal/text"
@@ -28,6 +29,8 @@ type Policy struct {
 	// Disabled is set where its objects are to be removed, Deleting while it is being deleted.
 	Disabled, Deleting bool
 	Templates          []Template
+	// Faults are fields that are not valid, and that the schema lets pass. A dependency with one is never met.
+	Faults field.ErrorList
 	// Clashes are objects that it wants in two states at once, or names in two API versions.
 	Clashes []Clash
 	// NamesKnown is set where the names of all templates could be read: without them it is not known which objects to

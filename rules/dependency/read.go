@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
@@ -28,6 +30,11 @@ func read(p *policyv1.Policy, cluster func(group, kind string) bool) *Policy {
 		Namespace: p.Namespace, Name: p.Name, UID: p.UID, Generation: p.Generation,
 		Disabled: p.Spec.Disabled, Deleting: p.DeletionTimestamp != nil, NamesKnown: true,
 		State: State(p.Status.ComplianceState), ObservedGeneration: p.Status.ObservedGeneration,
+	}
+	if n := len(p.Name); n > MaxPolicyName {
+		out.fault(field.Invalid(field.NewPath("metadata", "name"), p.Name, fmt.Sprintf(
+			"has %d characters; the name becomes a label of what the templates make: write at most %d", n,
+			MaxPolicyName)))
 	}
 	out.Evaluating = out.State == Unknown && hasReason(p.Status.Conditions, ReasonNotEvaluated)
 	out.Excluded = hasReason(p.Status.Conditions, ReasonExcluded)
@@ -76,11 +83,11 @@ func (p *Policy) readDependencies(path string, written []policyv1.PolicyDependen
 		d := Dependency{Want: State(w.Compliance), Path: path + "[" + strconv.Itoa(i) + "]",
 			Ref: Ref{Group: PolicyGroup, Kind: w.Kind, Namespace: w.Namespace, Name: w.Name}}
 		if w.APIVersion != "" {
-			gv, err := schema.ParseGroupVersion(w.APIVersion)
-			if err != nil && read.fault == "" {
-				read.fault = d.Path + ".apiVersion: " + text.Name(w.APIVersion) +
-					` is not an API version, write "group/version"`
+			if err := validateAPIVersion(field.NewPath(d.Path, "apiVersion"), w.APIVersion); err != nil {
+				read.fault = cmp.Or(read.fault, err.Error())
+				p.fault(err)
 			}
+			gv, _ := schema.ParseGroupVersion(w.APIVersion)
 			d.Group, d.Version = gv.Group, gv.Version
 		}
 		if d.Namespace == "" {
@@ -99,6 +106,27 @@ func (p *Policy) readDependencies(path string, written []policyv1.PolicyDependen
 		read.list[i] = &d
 	}
 	return read
+}
+
+// validateAPIVersion refuses in particular a group without a version: it would be read as a version, and the Policy
+// would wait forever.
+func validateAPIVersion(path *field.Path, apiVersion string) *field.Error {
+	group, version, grouped := strings.Cut(apiVersion, "/")
+	if !grouped {
+		version = apiVersion
+	}
+	if len(validation.IsDNS1035Label(version)) == 0 && (!grouped || len(validation.IsDNS1123Subdomain(group)) == 0) {
+		return nil
+	}
+	return field.Invalid(path, apiVersion, `is not an API version: write "<group>/<version>", for example "`+
+		policyv1.GroupVersion.String()+`", or leave it out for that group`)
+}
+
+// fault adds a fault of a field. They are bounded, since each takes kilobytes.
+func (p *Policy) fault(err *field.Error) {
+	if len(p.Faults) < verdict.MaxFaults {
+		p.Faults = append(p.Faults, err)
+	}
 }
 
 // ownNamespaceOnly reports whether a reference always means an object in the namespace of the Policy, whatever
@@ -168,8 +196,7 @@ func (p *Policy) readTemplate(index int, written *policyv1.PolicyTemplate) Templ
 		}
 	}
 	if len(p.Name) > MaxPolicyName {
-		return fault(fmt.Sprintf("the name of the Policy has %d characters; it becomes a label of what its templates make, and %d is the most: give the Policy a shorter name",
-			len(p.Name), MaxPolicyName))
+		return fault(p.Faults[0].Error())
 	}
 	return t
 }

@@ -143,7 +143,7 @@ func TestUnion(t *testing.T) {
 			want: []string{"Policy shop/a Compliant v1"}},
 		{name: "not an API version", own: []string{"{apiVersion: a/b/c, kind: Policy, name: a, compliance: Compliant}"},
 			want:  []string{"Policy shop/a Compliant"},
-			fault: `spec.dependencies[0].apiVersion: a/b/c is not an API version, write "group/version"`},
+			fault: `spec.dependencies[0].apiVersion: Invalid value: "a/b/c": is not an API version: write "<group>/<version>", for example "policy.open-cluster-management.io/v1", or leave it out for that group`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := Read(stored(t, spec(c.own, template("t", c.extra...))))
@@ -339,7 +339,7 @@ func TestReadLongName(t *testing.T) {
 	policy := stored(t, spec(nil, template("t")))
 	policy.Name = strings.Repeat("x", 64)
 	if fault := Read(policy).Templates[0].Fault; !strings.Contains(fault, "has 64 characters") ||
-		!strings.Contains(fault, "63 is the most") {
+		!strings.Contains(fault, "write at most 63") {
 		t.Error(fault)
 	}
 	policy.Name = strings.Repeat("x", 63)
