@@ -31,7 +31,6 @@ const workers = 16
 
 type (
 	storedPolicy = snapshot.Policy
-	storedSet    = snapshot.PolicySet
 
 	// work is one item of the queue.
 	work struct {
@@ -152,7 +151,7 @@ func (r *reconciler) policyChanged(key types.NamespacedName, old, now *storedPol
 func (r *reconciler) setsOf(policy types.NamespacedName) (keys []types.NamespacedName) {
 	for o := range r.Store.Load().AllObjects(snapshot.PolicySets) {
 		if s := o.PolicySet().Known(); s != nil && s.Namespace == policy.Namespace && s.Has(policy.Name) {
-			keys = append(keys, s.Key())
+			keys = append(keys, o.Key())
 		}
 	}
 	return keys

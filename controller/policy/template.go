@@ -106,10 +106,13 @@ func (rec *reconciliation) template(ctx context.Context, t *dependency.Template)
 	return out, err
 }
 
-// keepStatus makes the status of a template what it was before, while its state is not known. Without one it is stale.
+// keepStatus makes the status of a template what it was before, while its state is not known. Without one of the present
+// generation it is stale: an edit is not reported as applied.
 func (rec *reconciliation) keepStatus(out *dependency.TemplateOutcome) {
-	for _, detail := range rec.stored.Object.Status.Details {
-		if detail != nil && detail.TemplateMeta.Name == out.Template {
+	status := &rec.stored.Object.Status
+	for _, detail := range status.Details {
+		if detail != nil && detail.TemplateMeta.Name == out.Template && detail.ComplianceState != "" &&
+			status.ObservedGeneration == rec.stored.Generation {
 			out.State, out.Message, out.Unread = dependency.State(detail.ComplianceState), "", true
 			return
 		}

@@ -32,11 +32,6 @@ type Set struct {
 // Ref returns the reference to the PolicySet.
 func (s *Set) Ref() Ref { return SetRef(s.Namespace, s.Name) }
 
-// Key returns the namespace and name of the PolicySet.
-func (s *Set) Key() types.NamespacedName {
-	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
-}
-
 // Has reports whether a Policy of its namespace is a member.
 func (s *Set) Has(policy string) bool {
 	return slices.Contains(s.Policies, policy)

@@ -16,6 +16,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/facts"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/snapshot/clusterversion"
 	"github.com/opgate/opgate/snapshot/packages"
@@ -65,6 +66,9 @@ func (s *State) With(objects ...*snapshot.Object) *State {
 
 // Builder returns a copy of what built the snapshot, which is for questions such as what an upgrade would change.
 func (s *State) Builder() snapshot.Builder { return s.builder }
+
+// Namespace returns a namespace for judging, as the gate judges a write in it.
+func (s *State) Namespace(name string) *state.Namespace { return s.Snapshot.Namespace(name) }
 
 // Package returns a package of a catalog; nil if it cannot be read. It sends a request each time that it is called.
 func (s *State) Package(ctx context.Context, pkg string, source olm.Catalog) *catalog.Package {
