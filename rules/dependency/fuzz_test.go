@@ -48,7 +48,7 @@ func FuzzRead(f *testing.F) {
 		if cycle := g.PolicyCycle("shop", "app"); cycle != nil {
 			checkWay(t, g, cycle[0], cycle)
 		}
-		checkText(t, "what it waits for", read.Waits(""), 20_000)
+		checkText(t, "what it waits for", read.PendingOn(""), 20_000)
 
 		in := StatusInput{Policy: p, Read: read, Now: noon}
 		for i := range read.Templates {

@@ -122,12 +122,12 @@ func lineOf(f *Result, before *policyv1.DependencyStatus) *policyv1.DependencySt
 	return line
 }
 
-// maxWaits bounds what Waits names.
+// maxWaits bounds what PendingOn names.
 const maxWaits = 3
 
-// Waits returns what a template waits for, according to the status of the Policy: "Policy shop/app waits for Policy
+// PendingOn returns what a template waits for, according to the status of the Policy: "Policy shop/app waits for Policy
 // shop/db (Pending, want Compliant)". An empty name means any template.
-func (p *Policy) Waits(template string) string {
+func (p *Policy) PendingOn(template string) string {
 	if p.Unreadable {
 		return p.Ref().String() + " cannot be read"
 	}
@@ -200,16 +200,16 @@ func (p *Policy) inEffect() bool { return !p.Deleting && !p.Disabled && !p.Exclu
 // Suspending returns the Policy that suspends an OperatorPolicy or a Constraint, as namespace/name, and a sentence on
 // what it waits for; both are empty if none does. The Policy decides, by its templates and its status. Labels,
 // annotations and owner references of the object do not count, since others may remove them.
-func (g *Graph) Suspending(object Ref) (policy, waits string) {
+func (g *Graph) Suspending(object Ref) (policy, because string) {
 	for _, m := range g.producersOf(object) {
 		p, t := m.policy, &m.policy.Templates[m.template]
 		if t.Suspended() && p.inEffect() {
-			return p.Namespace + "/" + p.Name, p.Waits(t.Name)
+			return p.Namespace + "/" + p.Name, p.PendingOn(t.Name)
 		}
 	}
 	for _, m := range g.producersOf(object.any()) {
 		if p := m.policy; p.inEffect() {
-			return p.Namespace + "/" + p.Name, p.Waits("")
+			return p.Namespace + "/" + p.Name, p.PendingOn("")
 		}
 	}
 	return "", ""

@@ -230,7 +230,7 @@ func TestStatusOfDependencies(t *testing.T) {
 		t.Error(diff)
 	}
 	p.Status = s
-	if got, want := Read(p).Waits(""),
+	if got, want := Read(p).PendingOn(""),
 		"Policy shop/app waits for ConfigMap shop/c (NoKind), Policy shop/db (Pending, want Compliant), Policy shop/db (Pending, want NonCompliant) and 1 more"; got != want {
 		t.Errorf("read back: %s", got)
 	}

@@ -101,7 +101,7 @@ func (q *question) inspect(c *inspect.Cluster) (found *inspect.Answer, next []st
 		}
 	case *policyv1.Policy:
 		if read := dependency.Read(value); len(read.PendingDependencies) > 0 {
-			next = []string{"now: " + read.Waits("")}
+			next = []string{"now: " + read.PendingOn("")}
 		}
 	}
 	return found, next, nil

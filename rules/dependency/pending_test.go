@@ -6,7 +6,7 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 )
 
-func TestWaits(t *testing.T) {
+func TestPendingOn(t *testing.T) {
 	wait := func(r Ref, reason Reason, state State, templates ...string) policyv1.DependencyStatus {
 		return policyv1.DependencyStatus{APIVersion: r.Group + "/v1", Kind: r.Kind, Namespace: r.Namespace, Name: r.Name,
 			Reason: string(reason), Compliance: policyv1.Compliant, State: policyv1.ComplianceState(state), Templates: templates}
@@ -41,7 +41,7 @@ func TestWaits(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := &Policy{Namespace: "shop", Name: "app", PendingDependencies: c.pending}
-			if got, want := p.Waits(c.template), "Policy shop/app waits for "+c.want; got != want {
+			if got, want := p.PendingOn(c.template), "Policy shop/app waits for "+c.want; got != want {
 				t.Errorf("got  %s\nwant %s", got, want)
 			}
 		})
