@@ -231,7 +231,7 @@ func (g *Gate) subscriptionInput(
 	mode rules.ApprovalMode,
 ) rules.SubscriptionInput {
 	in := rules.SubscriptionInput{
-		Subscription: sub, Old: old, Namespace: s.WithDependencies(sub.Metadata.Namespace), ByOLM: g.OLM.Is(user),
+		Subscription: sub, Old: old, Namespace: s.Namespace(sub.Metadata.Namespace), ByOLM: g.OLM.Is(user),
 		Mode: mode, Interrupt: ctx.Done(), Now: g.Now(),
 		InstalledElsewhere: s.Copied(sub.Spec.Package, sub.Metadata.Namespace),
 	}
@@ -258,7 +258,7 @@ func (g *Gate) exemptPlan(req *request[olm.InstallPlanHead, olm.InstallPlan]) bo
 func (g *Gate) validatePlan(
 	ctx context.Context, s *snapshot.Snapshot, req *request[olm.InstallPlanHead, olm.InstallPlan],
 ) verdict.Verdict {
-	ns := s.WithDependencies(req.Object.Metadata.Namespace)
+	ns := s.Namespace(req.Object.Metadata.Namespace)
 	if !req.update() {
 		return rules.JudgePlanCreate(g.planCreate(req, ns))
 	}
@@ -289,7 +289,7 @@ func (g *Gate) validatePlanStatus(
 	if !req.update() {
 		return unexpected("installplan", req.Operation, req.SubResource)
 	}
-	in := g.planStatus(req, s.WithDependencies(req.OldObject.Metadata.Namespace))
+	in := g.planStatus(req, s.Namespace(req.OldObject.Metadata.Namespace))
 	in.Interrupt, in.Now = ctx.Done(), g.Now()
 	return rules.JudgePlanStatusUpdate(in)
 }
@@ -301,7 +301,7 @@ func (g *Gate) byOpgate(user *authenticationv1.UserInfo) bool {
 
 func (g *Gate) validateCSV(ctx context.Context, s *snapshot.Snapshot, req *request[olm.CSV, olm.CSV]) verdict.Verdict {
 	return rules.JudgeCSV(rules.CSVInput{New: req.Object, Old: req.OldObject,
-		Namespace: s.WithDependencies(req.Object.Metadata.Namespace),
+		Namespace: s.Namespace(req.Object.Metadata.Namespace),
 		ByOLM:     g.OLM.Is(&req.User), ByOpgate: g.byOpgate(&req.User), User: req.User.Username, Now: g.Now(),
 		Interrupt: ctx.Done()})
 }

@@ -24,13 +24,13 @@ func byOLM[T any](g *Gate) func(*request[T, T]) bool {
 func (g *Gate) validateCatalogSource(ctx context.Context, s *snapshot.Snapshot,
 	req *catalogSourceRequest) verdict.Verdict {
 	return rules.JudgeCatalogSource(rules.CatalogSourceInput{New: req.Object, Old: req.OldObject,
-		Namespace: s.WithDependencies(req.Object.Metadata.Namespace), User: req.User.Username, Groups: req.User.Groups,
+		Namespace: s.Namespace(req.Object.Metadata.Namespace), User: req.User.Username, Groups: req.User.Groups,
 		Interrupt: ctx.Done()})
 }
 
 func (g *Gate) validateOperatorGroup(ctx context.Context, s *snapshot.Snapshot,
 	req *operatorGroupRequest) verdict.Verdict {
-	ns := s.WithDependencies(req.Object.Metadata.Namespace)
+	ns := s.Namespace(req.Object.Metadata.Namespace)
 	in := rules.OperatorGroupInput{New: req.Object, Old: req.OldObject, Namespace: ns, ByOpgate: g.byOpgate(&req.User),
 		User: req.User.Username, Groups: req.User.Groups, Now: g.Now(), Interrupt: ctx.Done()}
 	v := rules.JudgeOperatorGroup(in)
@@ -59,7 +59,7 @@ type (
 func (g *Gate) validateClusterExtension(ctx context.Context, s *snapshot.Snapshot,
 	req *clusterExtensionRequest) verdict.Verdict {
 	in := rules.ClusterExtensionInput{New: req.Object, Old: req.OldObject,
-		Namespace: s.WithDependencies(req.Object.Spec.Namespace), Constraints: s.Constraints(), Package: g.offered,
+		Namespace: s.Namespace(req.Object.Spec.Namespace), Constraints: s.Constraints(), Package: g.offered,
 		Now: g.Now(), Interrupt: ctx.Done()}
 	v := rules.JudgeClusterExtension(in)
 	return g.override(ctx, &v, in.Namespace, req.caller(), in.OverrideAsked())

@@ -23,8 +23,10 @@ type Cluster struct {
 	// Facts are those of every Namespace. Facts and Definitions are the input of constraint.NewSet.
 	Facts       facts.Cluster
 	Definitions []*constraint.Definition
-	// Graph suspends what is added later. Default: nothing is suspended but by its annotation.
-	Graph *dependency.Graph
+	// Graph suspends what is added later. Default: nothing is suspended but by its annotation. With Unsuspended that
+	// holds as well, and the graph only shows what is waited for.
+	Graph       *dependency.Graph
+	Unsuspended bool
 	// Constraints are set in every Namespace.
 	Constraints *constraint.Set
 	// Packages are those of every Namespace.
@@ -37,9 +39,17 @@ type Cluster struct {
 	contents map[string]*state.NamespaceContents
 }
 
+// suspending returns the Policy that suspends an object with this annotation, and what it waits for.
+func (c *Cluster) suspending(object dependency.Ref, pending string) (policy, waits string) {
+	if policy, waits = c.Graph.Suspending(object); c.Unsuspended && policy != pending {
+		return "", ""
+	}
+	return policy, waits
+}
+
 // AddConstraint adds a Constraint.
 func (c *Cluster) AddConstraint(d *constraint.Definition) {
-	if policy, waits := c.Graph.Suspending(dependency.ConstraintRef(d.Name)); policy != "" {
+	if policy, waits := c.suspending(dependency.ConstraintRef(d.Name), d.Pending); policy != "" {
 		suspended := *d
 		suspended.Pending, suspended.Waits = policy, waits
 		d = &suspended
@@ -51,7 +61,7 @@ func (c *Cluster) AddConstraint(d *constraint.Definition) {
 func (c *Cluster) AddPolicy(p *operatorpolicy.Policy) {
 	n := c.Namespace(p.Concerns())
 	n.Policies = append(n.Policies,
-		p.SuspendedBy(c.Graph.Suspending(dependency.OperatorPolicyRef(p.Namespace, p.Name))))
+		p.SuspendedBy(c.suspending(dependency.OperatorPolicyRef(p.Namespace, p.Name), p.Pending)))
 	if p.AnyNamespace {
 		c.Everywhere = append(c.Everywhere, p)
 	}

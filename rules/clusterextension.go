@@ -63,7 +63,7 @@ func JudgeClusterExtension(in ClusterExtensionInput) verdict.Verdict {
 	policies := in.Namespace.Governing(pkg)
 	judgeBy(clusterExtensionRules, &in, policies, &v)
 	for _, p := range policies { // by rules of package bundle
-		p.Record(&v, bundle.RuleDependencyPending, in.Namespace.Suspended(p.Pending, p.Waits, p.Name, in.what()))
+		p.Record(&v, bundle.RuleDependencyPending, state.Suspended(p.Pending, p.Waits, in.what()))
 		switch {
 		case p.Unreadable() != "":
 			p.Record(&v, bundle.RulePolicyUnreadable, bundle.Unreadable(p, "this ClusterExtension"))
@@ -137,7 +137,7 @@ func judgeExtensionConstraints(in *ClusterExtensionInput, v *verdict.Verdict) {
 	}
 	for _, d := range set.Applicable(namespace) {
 		v.Record(bundle.RuleDependencyPending, state.ConstraintRef(d), true,
-			in.Namespace.Suspended(d.Pending, d.Waits, d.Name, in.what()))
+			state.Suspended(d.Pending, d.Waits, in.what()))
 	}
 	b := &constraint.Bundle{Bundle: olm.Bundle{Package: pkg, Version: version},
 		Unknown: constraint.OfBundle &^ constraint.Package}

@@ -184,8 +184,8 @@ func (d *draft) setNamespaces() {
 
 // judged returns the input of judging from the objects of a namespace, nil if none of them counts.
 func (d *draft) judged(name string, objects []*Object) *state.Namespace {
-	cluster := rules.Cluster{Facts: d.next.facts, Constraints: d.next.constraints, Graph: d.suspending(),
-		Packages: d.Packages, Changes: d.Changes}
+	cluster := rules.Cluster{Facts: d.next.facts, Constraints: d.next.constraints, Graph: d.next.graph,
+		Unsuspended: d.Unsuspended, Packages: d.Packages, Changes: d.Changes}
 	if slices.Contains(d.Unjudged, name) {
 		cluster.Constraints = constraint.NewSet(nil, d.next.facts)
 	} else if name != "" {
@@ -205,7 +205,7 @@ func (d *draft) judged(name string, objects []*Object) *state.Namespace {
 func (d *draft) setConstraints() {
 	before := d.next.constraintObjects
 	d.next.constraintObjects = nil
-	from := rules.Cluster{Facts: d.versions, Graph: d.suspending()}
+	from := rules.Cluster{Facts: d.versions, Graph: d.next.graph, Unsuspended: d.Unsuspended}
 	from.Facts.CatalogNamespaces, from.Facts.WithoutServices = d.CatalogNamespaces, d.WithoutServices
 	for _, kind := range kinds {
 		if kind.add == nil {
@@ -291,11 +291,11 @@ func (d *draft) updateGraph() {
 		case o.kind == Policies && c.Now != nil:
 			d.next.graph = d.next.graph.WithPolicy(d.Scoped(o.Policy()))
 		case o.kind == Policies:
-			d.next.graph = d.next.graph.WithoutPolicy(o.Namespace, o.Name)
+			d.next.graph = d.next.graph.Without(dependency.PolicyRef(o.Namespace, o.Name))
 		case c.Now != nil && o.PolicySet().Read != nil:
 			d.next.graph = d.next.graph.WithSet(o.PolicySet().Read)
 		default:
-			d.next.graph = d.next.graph.WithoutSet(o.Namespace, o.Name)
+			d.next.graph = d.next.graph.Without(dependency.SetRef(o.Namespace, o.Name))
 		}
 	}
 }
@@ -312,14 +312,6 @@ func (d *draft) graph() *dependency.Graph {
 		}
 	}
 	return dependency.NewGraph(policies, sets)
-}
-
-// suspending returns the graph that suspends what is judged, nil if none does.
-func (d *draft) suspending() *dependency.Graph {
-	if d.Unsuspended {
-		return nil
-	}
-	return d.next.graph
 }
 
 // resuspend judges again where Policies suspend something else than before, or for another reason.

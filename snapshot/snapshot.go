@@ -93,12 +93,6 @@ func (s *Snapshot) Namespace(name string) *state.Namespace {
 	return state.NewNamespace(name, state.NamespaceContents{Constraints: s.constraints, Policies: s.everywhere})
 }
 
-// WithDependencies is Namespace for reviews, whose refusals name the whole chain of Policies that a suspended policy
-// depends on.
-func (s *Snapshot) WithDependencies(name string) *state.Namespace {
-	return s.Namespace(name).WithDependencies(s.graph)
-}
-
 // All yields every known namespace, sorted by name.
 func (s *Snapshot) All() iter.Seq[*state.Namespace] {
 	return func(yield func(*state.Namespace) bool) {

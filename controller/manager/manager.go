@@ -310,8 +310,6 @@ type Registration[T comparable] struct {
 	// Kinds must have been listed before anything is reconciled. Their CRDs may be installed after Opgate. Default:
 	// those of every replica.
 	Kinds []*snapshot.Kind
-	// Ready blocks until work may start, or the context ends. Default: not called.
-	Ready func(ctx context.Context) error
 }
 
 // AddTo adds the controller to a manager.
@@ -336,8 +334,7 @@ type whileCurrent[T comparable] Registration[T]
 
 // Reconcile implements reconcile.TypedReconciler.
 func (w whileCurrent[T]) Reconcile(ctx context.Context, item T) (reconcile.Result, error) {
-	if w.Store.Until(ctx, func(s *snapshot.Snapshot) bool { return s.Synced(w.Kinds...) }) != nil ||
-		w.Ready != nil && w.Ready(ctx) != nil {
+	if w.Store.Until(ctx, func(s *snapshot.Snapshot) bool { return s.Synced(w.Kinds...) }) != nil {
 		return reconcile.Result{}, nil // this replica leads no more
 	}
 	if stale := w.Store.Stale(); len(stale) > 0 {

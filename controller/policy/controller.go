@@ -6,14 +6,14 @@
 package policy
 
 import (
-	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -26,16 +26,11 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-const (
-	// workers is the number of Policies that are reconciled concurrently. A worker mostly waits for the API server.
-	workers = 16
-	// keyPeriod is the interval in which the key of marks is checked until it is known.
-	keyPeriod = 100 * time.Millisecond
-)
+// workers is the number of Policies that are reconciled concurrently. A worker mostly waits for the API server.
+const workers = 16
 
 type (
 	storedPolicy = snapshot.Policy
-	storedSet    = snapshot.PolicySet
 
 	// work is one item of the queue.
 	work struct {
@@ -103,10 +98,6 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 			r.changed(change)
 		},
 		Kinds: []*snapshot.Kind{snapshot.Policies, snapshot.PolicySets, snapshot.CustomResourceDefinitions},
-		Ready: func(ctx context.Context) error {
-			return wait.PollUntilContextCancel(ctx, keyPeriod, true,
-				func(context.Context) (bool, error) { return len(c.Key()) > 0, nil })
-		},
 	}.AddTo(mgr)
 }
 
@@ -160,8 +151,54 @@ func (r *reconciler) policyChanged(key types.NamespacedName, old, now *storedPol
 func (r *reconciler) setsOf(policy types.NamespacedName) (keys []types.NamespacedName) {
 	for o := range r.Store.Load().AllObjects(snapshot.PolicySets) {
 		if s := o.PolicySet().Known(); s != nil && s.Namespace == policy.Namespace && s.Has(policy.Name) {
-			keys = append(keys, s.Key())
+			keys = append(keys, o.Key())
 		}
 	}
 	return keys
+}
+
+// Metrics export the states of Policies, while this replica leads, and the number of watches.
+type Metrics struct {
+	// watches are those of the leader, nil while another replica leads.
+	watches atomic.Pointer[watches.Watches]
+}
+
+// The states of Policies besides those of compliance.
+const (
+	stateUnknown  = "Unknown"
+	stateDisabled = "Disabled"
+)
+
+// NewMetrics registers the metrics of Policies.
+func NewMetrics(registry prometheus.Registerer, leading apply.Leading) *Metrics {
+	m := &Metrics{}
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "opgate_ordering_watches",
+		Help: "Number of active watches on dependency objects of Policies."}, func() float64 {
+		if w := m.watches.Load(); w != nil {
+			return float64(w.Open())
+		}
+		return 0
+	}), leading.Gauge("opgate_policies",
+		"Number of Policies by state: Compliant, NonCompliant, Pending, Unknown or Disabled.", []string{"state"},
+		func(s *snapshot.Snapshot, set func(float64, ...string)) {
+			states := map[string]int{string(dependency.Compliant): 0, string(dependency.NonCompliant): 0,
+				string(dependency.Pending): 0, stateUnknown: 0, stateDisabled: 0}
+			for o := range s.AllObjects(snapshot.Policies) {
+				states[stateOf(o.Policy())]++
+			}
+			for state, count := range states {
+				set(float64(count), state)
+			}
+		}))
+	return m
+}
+
+func stateOf(p *storedPolicy) string {
+	switch {
+	case p.Disabled():
+		return stateDisabled
+	case p.Read == nil || p.Read.State == dependency.Unknown:
+		return stateUnknown
+	}
+	return string(p.Read.State)
 }

@@ -7,14 +7,19 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/policy/watches"
+	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // reconciler reconciles for one manager.
@@ -31,6 +36,9 @@ type reconciler struct {
 func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, error) {
 	if w.kind == set {
 		return reconcile.Result{}, r.reconcileSet(ctx, w.NamespacedName)
+	}
+	if len(r.Key()) == 0 {
+		return reconcile.Result{RequeueAfter: retryDelay}, nil
 	}
 	current := r.Store.Load()
 	stored := current.Policy(w.NamespacedName)
@@ -70,11 +78,8 @@ type reconciliation struct {
 	after time.Duration
 	// stale is set if something that was read has changed or is about to, whose event enqueues the Policy.
 	stale bool
-	// unread is set if something has not been read yet.
-	unread bool
-	// cycle is a cycle that includes the Policy; computed once, if a dependency is not met.
-	cycle  []dependency.Ref
-	cycled bool
+	// cycle is a cycle that includes the Policy.
+	cycle []dependency.Ref
 }
 
 // again requeues the Policy after a delay, unless it is enqueued earlier.
@@ -94,6 +99,7 @@ func (rec *reconciliation) reconcile(ctx context.Context) error {
 	}
 	rec.verify()
 	rec.follow(rec.targets())
+	rec.cycle = rec.Store.Load().Graph().PolicyCycle(rec.key.Namespace, rec.key.Name)
 	var outcomes []dependency.TemplateOutcome
 	var errs []error
 	if !rec.read.Disabled {
@@ -120,14 +126,9 @@ func (r *reconciler) excluded(namespace string) bool {
 
 // verify checks whether the permissions of the Policy's author were verified for its present content.
 func (rec *reconciliation) verify() {
-	if rec.state.digested != rec.stored.Generation || rec.stored.Generation == 0 {
-		digest, err := dependency.DigestOf(rec.stored.Object)
-		if err != nil {
-			return
-		}
-		rec.state.digest, rec.state.digested = digest, rec.stored.Generation
+	if digest, err := dependency.DigestOf(rec.stored.Object); err == nil {
+		rec.verification, rec.verified = dependency.Verify(rec.Key(), rec.stored.Object, digest)
 	}
-	rec.verification, rec.verified = dependency.Verify(rec.Key(), rec.stored.Object, rec.state.digest)
 }
 
 // unverified returns why nothing is created for a template because of its author's permissions, "" for no such reason.
@@ -190,38 +191,23 @@ func (rec *reconciliation) results(t *dependency.Template) []dependency.Result {
 	return results
 }
 
-// observe returns the state of a dependency, the same for all templates.
+// observe returns the state of a dependency, the same for all templates. It reads Policies and PolicySets from the
+// store, all other objects from the watches.
 func (rec *reconciliation) observe(d dependency.Dependency) dependency.Observed {
-	known, seen := rec.observed[target(d)]
-	if !seen {
-		known = rec.observeNow(d)
-		rec.observed[target(d)] = known
+	if known, seen := rec.observed[target(d)]; seen {
+		return known
 	}
-	return known
-}
-
-// observeNow reads Policies and PolicySets from the store, all other objects from the watches.
-func (rec *reconciliation) observeNow(d dependency.Dependency) dependency.Observed {
 	observed := rec.watches.Observe(rec.key, target(d))
-	if observed.Reason == dependency.NoKind {
-		return observed
-	}
 	key := types.NamespacedName{Namespace: d.Namespace, Name: d.Name}
 	switch {
+	case observed.Reason == dependency.NoKind:
 	case d.IsPolicy():
-		return rec.Store.Load().Policy(key).Known().Observed()
+		observed = rec.Store.Load().Policy(key).Known().Observed()
 	case d.IsSet():
-		return rec.Store.Load().PolicySet(key).Known().Observed()
+		observed = rec.Store.Load().PolicySet(key).Known().Observed()
 	}
+	rec.observed[target(d)] = observed
 	return observed
-}
-
-// circle returns a cycle that includes the Policy.
-func (rec *reconciliation) circle() []dependency.Ref {
-	if !rec.cycled {
-		rec.cycle, rec.cycled = rec.Store.Load().Graph().PolicyCycle(rec.key.Namespace, rec.key.Name), true
-	}
-	return rec.cycle
 }
 
 // noteCycle enqueues all Policies of a cycle that this Policy starts or stops being part of, so that each reports it:
@@ -307,8 +293,54 @@ func (rec *reconciliation) deleteAll(ctx context.Context, some func(*unstructure
 		}
 		ref := dependency.RefOf(u)
 		if kind := rec.watches.Lookup(ref.Group, ref.Kind); kind != nil {
-			errs = append(errs, rec.delete(ctx, kind, rec.state.template(ref), u).err)
+			if err := rec.delete(ctx, kind, rec.state.template(ref), u); !errors.Is(err, errOutdated) {
+				errs = append(errs, err)
+			}
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// status writes the status of the Policy if it differs, and reports what changed.
+func (rec *reconciliation) status(ctx context.Context, outcomes []dependency.TemplateOutcome) error {
+	before := rec.stored.Object
+	status, reported := dependency.NextStatus(dependency.StatusInput{Policy: before, Read: rec.read,
+		Excluded: rec.excluded(rec.key.Namespace), Outcomes: outcomes, Now: rec.now})
+	written, err := rec.writer.Status(ctx, snapshot.Policies, snapshot.InCluster(), before, before.Status, status)
+	if !written {
+		return err
+	}
+	log.FromContext(ctx).Info("status written", "policy", rec.key.String(), "compliant", status.ComplianceState,
+		"pendingDependencies", status.PendingDependencies)
+	rec.report(rec.stored, reported, rec.now.String())
+	return err
+}
+
+// report records events of a Policy, best effort: the status has all that they say. Those of one occurrence that are
+// equal are one.
+func (r *reconciler) report(about *storedPolicy, reported []dependency.Event, occurrence string) {
+	for _, e := range reported {
+		r.Events.Record(events.Event{Regarding: corev1.ObjectReference{APIVersion: policyv1.GroupVersion.String(),
+			Kind: policyv1.Kind, Namespace: about.Namespace, Name: about.Name, UID: about.UID},
+			Reason: dependency.EventReason, Action: dependency.EventReason, Warning: e.Warning, Note: e.Message,
+			Occurrence: occurrence})
+	}
+}
+
+// reconcileSet writes the status of a PolicySet if it differs.
+func (r *reconciler) reconcileSet(ctx context.Context, key types.NamespacedName) error {
+	stored := r.Store.Load().PolicySet(key)
+	if stored == nil || stored.Read == nil || stored.DeletionTimestamp != nil {
+		return nil
+	}
+	member := func(name string) *dependency.Policy {
+		return r.Store.Load().Policy(types.NamespacedName{Namespace: key.Namespace, Name: name}).Known()
+	}
+	before := stored.Object
+	status := dependency.NextSetStatus(stored.Read, &before.Status, member, r.excluded(key.Namespace), r.Now())
+	written, err := r.writer.Status(ctx, snapshot.PolicySets, snapshot.InCluster(), before, before.Status, status)
+	if written {
+		log.FromContext(ctx).Info("status written", "policySet", key.String(), "compliant", status.Compliant)
+	}
+	return err
 }

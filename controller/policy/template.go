@@ -1,13 +1,17 @@
 package policy
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/log"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/policy/watches"
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules/dependency"
@@ -17,59 +21,103 @@ import (
 // retryDelay is the requeue delay if another client was changing the object.
 const retryDelay = time.Second
 
+// state is the state of Policies between two reconciliations. It may be lost: without it each template is written once
+// more, which changes nothing. The zero value is ready for use.
+type state struct{ sync.Map }
+
+// policyState is the state of one Policy. Only one worker at a time reconciles a Policy.
+type policyState struct {
+	uid       types.UID
+	templates map[dependency.Ref]*templateState
+	// cycle is the one that the Policy was found to be part of.
+	cycle []dependency.Ref
+}
+
+// templateState is the state of one template.
+type templateState struct {
+	written written
+	// contested is set if an object exists that could not be created: it is watched, to determine its owner.
+	contested bool
+}
+
+// written is the state of an object after it was written, and what it was written from.
+type written struct {
+	uid        types.UID
+	generation int64
+	metadata   hash
+	desired    hash
+}
+
+// policy returns the state of a Policy; empty if the UID differs.
+func (m *state) policy(key types.NamespacedName, uid types.UID) *policyState {
+	if known, ok := m.Load(key); ok && known.(*policyState).uid == uid {
+		return known.(*policyState)
+	}
+	p := &policyState{uid: uid, templates: map[dependency.Ref]*templateState{}}
+	m.Store(key, p)
+	return p
+}
+
+// keep drops the state of all objects that neither have a template nor exist.
+func (p *policyState) keep(templates map[dependency.Ref]bool, live map[dependency.Ref]*unstructured.Unstructured) {
+	for ref := range p.templates {
+		if !templates[ref] && live[ref] == nil {
+			delete(p.templates, ref)
+		}
+	}
+}
+
+// template returns the state of the object of a template.
+func (p *policyState) template(ref dependency.Ref) *templateState {
+	m := p.templates[ref]
+	if m == nil {
+		m = &templateState{}
+		p.templates[ref] = m
+	}
+	return m
+}
+
+// edited reports whether the desired object differs from the one written last; false if that is not known.
+func (m *templateState) edited(want *desired) bool {
+	return m.written.uid != "" && m.written.desired != want.hash
+}
+
 // template decides on one template and carries out the decision.
 func (rec *reconciliation) template(ctx context.Context, t *dependency.Template) (dependency.TemplateOutcome, error) {
-	m := newTemplateState()
+	m := &templateState{}
 	if t.Readable {
 		m = rec.state.template(t.Ref)
 	}
 	applicable, fault, ready := rec.applicable(t)
-	in := &dependency.TemplateInput{Template: *t, Mode: rec.PendingGuards, KindFault: fault}
-	known := true
+	in := &dependency.TemplateInput{Template: *t, Mode: rec.PendingGuards, KindFault: fault, Cycle: rec.cycle}
 	if applicable {
 		in.Results = rec.results(t)
-		if known = ready || !rec.withinGrace(); !ready && known {
-			in.KindFault = fmt.Sprintf("%s: what there is of its kind could not be read yet", t.Ref)
-		}
 	}
-	met, decided := dependency.AllMet(in.Results)
-	if !met {
-		in.Cycle = rec.circle()
-	}
+	_, decided := dependency.AllMet(in.Results)
+	known := !applicable || ready
 	var err error
-	if applicable && in.KindFault == "" && known {
+	if applicable && ready {
 		known, err = rec.carryOut(ctx, in, m)
 	}
 	out := dependency.Decide(*in)
-	switch {
-	case !known && (!decided || out.Decision == dependency.DoApply):
+	if out.Unread || !known && (!decided || out.Decision == dependency.DoApply) {
 		rec.keepStatus(&out)
-	case out.Unread && rec.withinGrace():
-		rec.stale = true
 	}
 	return out, err
 }
 
-// keepStatus makes the status of a template what it was before, while its state is not known. Without one it is stale.
+// keepStatus makes the status of a template what it was before, while its state is not known. Without one of the present
+// generation it is stale: an edit is not reported as applied.
 func (rec *reconciliation) keepStatus(out *dependency.TemplateOutcome) {
-	for _, detail := range rec.stored.Object.Status.Details {
-		if detail != nil && detail.TemplateMeta.Name == out.Template {
+	status := &rec.stored.Object.Status
+	for _, detail := range status.Details {
+		if detail != nil && detail.TemplateMeta.Name == out.Template && detail.ComplianceState != "" &&
+			status.ObservedGeneration == rec.stored.Generation {
 			out.State, out.Message, out.Unread = dependency.State(detail.ComplianceState), "", true
 			return
 		}
 	}
 	rec.stale = true
-}
-
-// withinGrace reports whether it is too early to report that something has not been read: the read is in progress.
-func (rec *reconciliation) withinGrace() bool {
-	rec.unread = true
-	if rec.state.unread.IsZero() {
-		rec.state.unread = rec.now
-	}
-	left := gracePeriod - rec.now.Sub(rec.state.unread)
-	rec.again(left)
-	return left > 0
 }
 
 // carryOut finds the object of a template, decides, and carries out the decision. What failed, and what exists
@@ -88,27 +136,31 @@ func (rec *reconciliation) carryOut(
 	} else {
 		in.Edited = m.edited(want)
 	}
-	var did writeResult
 	switch dependency.Decide(*in).Decision {
 	case dependency.DoKeep, dependency.DoWait, dependency.DoFault:
 		return true, nil
 	case dependency.DoApply:
-		did = rec.apply(ctx, want, kind, in.Template.Version, m, live, "")
+		err = rec.apply(ctx, want, kind, in.Template.Version, m, live, "")
 	case dependency.DoSuspend:
-		did = rec.apply(ctx, want, kind, in.Template.Version, m, live, rec.key.String())
+		err = rec.apply(ctx, want, kind, in.Template.Version, m, live, rec.key.String())
 	case dependency.DoDelete:
-		did = rec.delete(ctx, kind, m, live)
-	}
-	if did.fault != "" {
-		in.WriteFault = did.fault
+		if err = rec.delete(ctx, kind, m, live); err == nil {
+			in.Live = nil
+		}
 	}
 	if now := rec.live[in.Template.Ref]; now != nil {
 		in.Live = dependency.LiveOf(now.Object, rec.read)
-	} else if did.answer != nil {
-		in.Live = nil
 	}
 	in.Edited = want != nil && m.edited(want)
-	return !did.outdated, did.err
+	var refused refusal
+	switch {
+	case errors.As(err, &refused):
+		in.WriteFault = string(refused)
+		return true, err
+	case errors.Is(err, errOutdated):
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // find returns the object of a template, and whether it is known to exist or not. It may belong to another owner.
@@ -122,7 +174,7 @@ func (rec *reconciliation) find(
 		switch observed := rec.watches.Observe(rec.key, target); {
 		case observed.Found():
 			live = rec.watches.Object(target)
-		case observed.Reason == dependency.NotRead && rec.withinGrace():
+		case observed.Reason == dependency.NotRead:
 			return nil, false
 		case observed.Reason != dependency.NotFound:
 			in.WriteFault = fmt.Sprintf("%s exists already, and whose it is cannot be read: %s", ref, observed.Detail)
@@ -137,115 +189,64 @@ func (rec *reconciliation) find(
 	return live, true
 }
 
-// writeResult is the result of a write of an object.
-type writeResult struct {
-	// answer is the object after the write, nil if it was not written.
-	answer *unstructured.Unstructured
-	// fault is why it could not be written, err is an error to retry at once.
-	fault string
-	err   error
-	// outdated is set if something has changed in the meantime.
-	outdated bool
-}
-
 // apply brings the object of a template to the desired state. Pending is the mark of a suspended policy, "" for none.
 func (rec *reconciliation) apply(
 	ctx context.Context, want *desired, kind *snapshot.Definition, version string, m *templateState,
 	live *unstructured.Unstructured, pending string,
-) writeResult {
-	if live != nil && live.GetDeletionTimestamp() != nil {
-		return writeResult{} // it is recreated after its deletion
-	}
-	this, object := attempt{verb: create, desired: want.hash, pending: pending}, want.suspended(pending)
-	asked := m.written.desired == want.hash // by an earlier write that was answered
+) error {
+	verb := apply.Create
 	if live != nil {
-		now, err := want.asWritten(live, rec.stored.Object)
-		if err != nil {
-			return writeResult{fault: err.Error()}
+		if live.GetDeletionTimestamp() != nil || // it is recreated after its deletion
+			m.written == want.asWritten(live, rec.stored.Object) && live.GetAnnotations()[metakey.Pending] == pending {
+			return nil
 		}
-		same := live.GetAnnotations()[metakey.Pending] == pending
-		if m.written == now && same {
-			m.writeError = nil
-			return writeResult{}
-		}
-		this.verb, this.uid, this.generation = update, live.GetUID(), live.GetGeneration()
-		object, asked = want.replacement(live, rec.stored.Object, pending), asked && same
-	}
-	if asked && m.corrections.TokensAt(rec.now) < 1 { // another client keeps changing it
-		rec.again(correctionPeriod)
-		return writeResult{}
+		verb = apply.Update
 	}
 	if !kind.Namespaced {
 		if done, err := rec.setFinalizer(ctx, rec.stored, true); err != nil || !done {
 			rec.stale = true // the Policy has changed
-			return writeResult{err: err, outdated: true}
+			return cmp.Or(err, errOutdated)
 		}
 	}
-	did := rec.attempt(ctx, this, kind, version, object, m)
-	if did.answer != nil {
-		if asked {
-			m.corrections.AllowN(rec.now, 1)
-		}
-		m.contested = false
-		var err error
-		if m.written, err = want.asWritten(did.answer, rec.stored.Object); err != nil {
-			return writeResult{fault: err.Error()}
-		}
+	answer, err := rec.attempt(ctx, verb, kind, version, want.onto(live, rec.stored.Object, pending), m)
+	if answer != nil {
+		m.written, m.contested = want.asWritten(answer, rec.stored.Object), false
 	}
-	return did
+	return err
 }
 
 // delete deletes the object of a template.
 func (rec *reconciliation) delete(
 	ctx context.Context, kind *snapshot.Definition, m *templateState, live *unstructured.Unstructured,
-) writeResult {
-	if live == nil || live.GetDeletionTimestamp() != nil {
-		return writeResult{}
-	}
-	before, this := m.writeError, attempt{verb: remove, uid: live.GetUID(), generation: live.GetGeneration()}
-	did := rec.attempt(ctx, this, kind, live.GroupVersionKind().Version, live, m)
-	if did.answer != nil {
+) error {
+	answer, err := rec.attempt(ctx, apply.Delete, kind, live.GroupVersionKind().Version, live, m)
+	if answer != nil {
 		m.written = written{}
 	}
-	if did.fault != "" && (before == nil || before.text != did.fault) {
-		// No state of a template reports it: the template is pending or was removed.
-		log.FromContext(ctx).Info("object cannot be deleted", "policy", rec.key.String(), "fault", did.fault)
-		rec.report(rec.stored, []dependency.Event{{Warning: true, Message: did.fault}})
+	var refused refusal
+	if errors.As(err, &refused) { // no state of a template reports it: the template is pending or was removed
+		rec.report(rec.stored, []dependency.Event{{Warning: true, Message: refused.Error()}}, string(live.GetUID()))
 	}
-	return did
+	return err
 }
 
-// attempt writes, unless the same write failed before and its backoff has not expired.
+// attempt writes, and returns the object after the write, nil if it was not written.
 func (rec *reconciliation) attempt(
-	ctx context.Context, this attempt, kind *snapshot.Definition, version string, object *unstructured.Unstructured,
+	ctx context.Context, verb string, kind *snapshot.Definition, version string, object *unstructured.Unstructured,
 	m *templateState,
-) writeResult {
-	if wait := m.writeError.wait(this, rec.now); wait > 0 {
-		rec.again(wait)
-		return writeResult{fault: m.writeError.text}
-	}
-	answer, err := rec.write(ctx, rec.key, this.verb, kind, version, object)
+) (*unstructured.Unstructured, error) {
+	answer, err := rec.write(ctx, rec.key, verb, kind, version, object)
 	if answer != nil {
-		m.writeError, rec.live = nil, rec.watches.Owned(rec.key)
-		return writeResult{answer: answer, err: err}
+		rec.live = rec.watches.Owned(rec.key)
+		return answer, err
 	}
-	means := classify(err)
-	switch means {
-	case retried:
-		rec.again(retryDelay)
-		return writeResult{outdated: true}
-	case contested:
+	err = classify(verb, dependency.RefOf(object), kind, err)
+	if errors.Is(err, errExists) {
 		m.contested = true
 		rec.follow(rec.targets())
-		rec.again(retryDelay) // the object with that name may be deleted before the watch starts
-		return writeResult{outdated: true}
-	case refused, failed:
 	}
-	m.writeError = m.writeError.next(this, means == refused,
-		writeFault(this.verb, dependency.RefOf(object), kind, err), rec.now)
-	if means == refused {
-		rec.again(m.writeError.pause)
-		err = nil
+	if errors.Is(err, errOutdated) {
+		rec.again(retryDelay) // also where the object is deleted before the watch starts
 	}
-	return writeResult{fault: m.writeError.text, err: err}
+	return nil, err
 }

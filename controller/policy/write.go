@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -19,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
@@ -29,28 +26,22 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// The verbs of writes.
-const (
-	create = apply.Create
-	update = apply.Update
-	remove = apply.Delete
-)
-
 // write writes a template object once and waits until the watches show it. Version is the version that the object is
 // written in. Fields that the API server does not know are refused, not dropped.
 func (r *reconciler) write(
 	ctx context.Context, parent types.NamespacedName, verb string, kind *snapshot.Definition, version string,
 	object *unstructured.Unstructured,
 ) (*unstructured.Unstructured, error) {
-	resource := r.resource(kind, version, object.GetNamespace())
+	resource := r.objects.Resource(schema.GroupVersionResource{Group: kind.Group, Version: version, Resource: kind.Plural}).
+		Namespace(object.GetNamespace())
 	var written *unstructured.Unstructured
 	var err error
 	switch verb {
-	case create:
+	case apply.Create:
 		written, err = resource.Create(ctx, object, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
-	case update:
+	case apply.Update:
 		written, err = resource.Update(ctx, object, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
-	case remove:
+	case apply.Delete:
 		uid, version := object.GetUID(), object.GetResourceVersion()
 		written, err = object, resource.Delete(ctx, object.GetName(),
 			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
@@ -67,19 +58,11 @@ func (r *reconciler) write(
 	ref := dependency.RefOf(written)
 	return written, r.watches.Changed().Wait(ctx, func() bool {
 		now := r.watches.Owned(parent)[ref]
-		if verb == remove {
+		if verb == apply.Delete {
 			return now == nil || now.GetUID() != written.GetUID() || now.GetDeletionTimestamp() != nil
 		}
 		return now != nil && !snapshot.Older(now.GetResourceVersion(), written.GetResourceVersion())
 	})
-}
-
-func (r *reconciler) resource(kind *snapshot.Definition, version, namespace string) dynamic.ResourceInterface {
-	all := r.objects.Resource(schema.GroupVersionResource{Group: kind.Group, Version: version, Resource: kind.Plural})
-	if kind.Namespaced {
-		return all.Namespace(namespace)
-	}
-	return all
 }
 
 // setFinalizer adds or removes the finalizer, which delays the deletion of a Policy until its cluster-scoped objects
@@ -136,38 +119,35 @@ func (c *Controller) kindFault(t *dependency.Template, kind *snapshot.Definition
 	return ""
 }
 
-// outcome is what a failed write means for the template.
-type outcome int
-
-const (
-	// retried writes are repeated without a report: what they were decided on has changed.
-	retried outcome = iota
-	// contested objects exist already: their owner has to be determined.
-	contested
-	// refused writes are retried with backoff, since what refuses them, such as RBAC, cannot be watched.
-	refused
-	// failed writes are retried with a short delay, and reported if they keep failing.
-	failed
+var (
+	// errOutdated is the error of a write that is repeated without a report: what it was decided on has changed.
+	errOutdated = errors.New("what the write was decided on has changed")
+	// errExists is that of an object that exists already: its owner has to be determined.
+	errExists = fmt.Errorf("the object exists: %w", errOutdated)
 )
 
-// classify returns what a failed write means.
-func classify(err error) outcome {
+// refusal is the error of a write that the API server refuses, as the template reports it.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// classify returns what a failed write means. All errors but these two are retried with the backoff of the queue; those
+// of an API server that does not answer now are not reported.
+func classify(verb string, ref dependency.Ref, kind *snapshot.Definition, err error) error {
 	var status apierrors.APIStatus
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err),
 		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return retried
+		return errOutdated
 	case apierrors.IsAlreadyExists(err):
-		return contested
-	case strings.Contains(err.Error(), "not allowed while custom resource definition is terminating"),
-		apierrors.IsTooManyRequests(err):
-		// no right is missing; the API server does not serve a recreated definition at once
-		return failed
-	case errors.As(err, &status) && status.Status().Code >= http.StatusBadRequest &&
-		status.Status().Code < http.StatusInternalServerError:
-		return refused
+		return errExists
+	case !errors.As(err, &status), apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err),
+		apierrors.IsServerTimeout(err), apierrors.IsTimeout(err),
+		// the API server does not serve a recreated definition at once
+		strings.Contains(err.Error(), "not allowed while custom resource definition is terminating"):
+		return err
 	}
-	return failed
+	return refusal(writeFault(verb, ref, kind, err))
 }
 
 // writeFault returns why the object of a template could not be written.
@@ -224,13 +204,13 @@ func desire(parent *policyv1.Policy, template *policyv1.PolicyTemplate, namespac
 		delete(metadata, field)
 	}
 	object := &unstructured.Unstructured{Object: content}
-	given, err := texts(metadata, "labels")
+	given, _, err := unstructured.NestedStringMap(content, "metadata", "labels")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("objectDefinition: %w", err)
 	}
-	annotations, err := texts(metadata, "annotations")
+	annotations, _, err := unstructured.NestedStringMap(content, "metadata", "annotations")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("objectDefinition: %w", err)
 	}
 	object.SetLabels(labels.Merge(given, labelsOf(parent)))
 	delete(annotations, metakey.Pending) // only Opgate sets it
@@ -239,29 +219,7 @@ func desire(parent *policyv1.Policy, template *policyv1.PolicyTemplate, namespac
 		object.SetNamespace(parent.Namespace)
 		object.SetOwnerReferences([]metav1.OwnerReference{*ownerOf(parent)})
 	}
-	sum, err := hashOf(content)
-	if err != nil {
-		return nil, err
-	}
-	return &desired{object: object, hash: sum}, nil
-}
-
-// texts returns labels or annotations, whose values must be strings.
-func texts(metadata map[string]any, field string) (map[string]string, error) {
-	given, ok := metadata[field].(map[string]any)
-	if !ok && metadata[field] != nil {
-		return nil, fmt.Errorf("objectDefinition.metadata.%s is not an object", field)
-	}
-	all := make(map[string]string, len(given))
-	for _, key := range slices.Sorted(maps.Keys(given)) {
-		value, ok := given[key].(string)
-		if !ok {
-			return nil, fmt.Errorf("objectDefinition.metadata.%s: %s is %v, which is not a string: put it in quotes",
-				field, key, given[key])
-		}
-		all[key] = value
-	}
-	return all, nil
+	return &desired{object: object, hash: hashOf(content)}, nil
 }
 
 // labelsOf returns the labels that identify the objects of a Policy. The cluster is named by the Policy's own labels if
@@ -285,46 +243,32 @@ func ownerOf(parent *policyv1.Policy) *metav1.OwnerReference {
 	return metav1.NewControllerRef(parent, policyv1.GroupVersion.WithKind(policyv1.Kind))
 }
 
-func hashOf(content any) (hash, error) {
-	raw, err := json.Marshal(content) // sorts the keys
-	if err != nil {
-		return hash{}, fmt.Errorf("encode the object: %w", err)
-	}
-	return sha256.Sum256(raw), nil
+// hashOf returns the hash of what was decoded from JSON, or of strings: both encode.
+func hashOf(content any) hash {
+	raw, _ := json.Marshal(content) // sorts the keys
+	return sha256.Sum256(raw)
 }
 
-// suspended returns the object with the mark of a suspended policy, or without.
-func (d *desired) suspended(pending string) *unstructured.Unstructured {
-	if pending == "" {
-		return d.object
-	}
-	object := d.object.DeepCopy()
-	annotations := object.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[metakey.Pending] = pending
-	object.SetAnnotations(annotations)
-	return object
-}
-
-// replacement returns what replaces a live object: its metadata with that of the template applied over it, and exactly the
-// template's contents. Pending is the mark of a suspended policy, "" for none.
-func (d *desired) replacement(
+// onto returns the object that is created, or that replaces a live one: then its metadata with that of the template
+// applied over it, and exactly the template's contents. Pending is the mark of a suspended policy, "" for none.
+func (d *desired) onto(
 	live *unstructured.Unstructured, parent *policyv1.Policy, pending string,
 ) *unstructured.Unstructured {
 	object := d.object.DeepCopy()
-	object.SetUID(live.GetUID())
-	object.SetResourceVersion(live.GetResourceVersion())
-	object.SetFinalizers(live.GetFinalizers())
-	object.SetLabels(labels.Merge(live.GetLabels(), d.object.GetLabels()))
-	annotations := labels.Merge(live.GetAnnotations(), d.object.GetAnnotations())
+	annotations := object.GetAnnotations()
+	if live != nil {
+		object.SetUID(live.GetUID())
+		object.SetResourceVersion(live.GetResourceVersion())
+		object.SetFinalizers(live.GetFinalizers())
+		object.SetLabels(labels.Merge(live.GetLabels(), d.object.GetLabels()))
+		annotations = labels.Merge(live.GetAnnotations(), annotations)
+		object.SetOwnerReferences(d.owners(live, parent))
+	}
 	delete(annotations, metakey.Pending)
 	if pending != "" {
 		annotations = labels.Merge(annotations, map[string]string{metakey.Pending: pending})
 	}
 	object.SetAnnotations(annotations)
-	object.SetOwnerReferences(d.owners(live, parent))
 	return object
 }
 
@@ -341,17 +285,12 @@ func (d *desired) owners(live *unstructured.Unstructured, parent *policyv1.Polic
 	return append(owners, *ownerOf(parent))
 }
 
-// metadataHash returns a hash of those metadata of a live object that the template sets. It is compared with the hash after the
-// last write, not with the template: mutating webhooks may store a value in another form.
-func (d *desired) metadataHash(live *unstructured.Unstructured, parent *policyv1.Policy) (hash, error) {
-	return hashOf([]any{pick(live.GetLabels(), d.object.GetLabels()),
+// asWritten returns the record of a live object after this was written. Of its metadata it has a hash of those that the
+// template sets, as they are stored: mutating webhooks may store a value in another form.
+func (d *desired) asWritten(live *unstructured.Unstructured, parent *policyv1.Policy) written {
+	metadata := hashOf([]any{pick(live.GetLabels(), d.object.GetLabels()),
 		pick(live.GetAnnotations(), d.object.GetAnnotations()), metav1.IsControlledBy(live, parent)})
-}
-
-// asWritten returns the record of a live object after this was written.
-func (d *desired) asWritten(live *unstructured.Unstructured, parent *policyv1.Policy) (written, error) {
-	metadata, err := d.metadataHash(live, parent)
-	return written{uid: live.GetUID(), generation: live.GetGeneration(), metadata: metadata, desired: d.hash}, err
+	return written{uid: live.GetUID(), generation: live.GetGeneration(), metadata: metadata, desired: d.hash}
 }
 
 // pick returns the entries of a map whose keys exist in another one.

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -62,39 +63,41 @@ func TestFailedWrites(t *testing.T) {
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	for name, tc := range map[string]struct {
 		err   error
-		means outcome
-		text  string
+		means error  // nil for what is refused, or returned as it is
+		text  string // of what is refused
 	}{
-		"changed meanwhile":    {apierrors.NewConflict(resource, "x", errors.New("no")), retried, ""},
-		"gone meanwhile":       {apierrors.NewNotFound(resource, "x"), retried, ""},
-		"namespace on its way": {terminating, retried, ""},
-		"there is one":         {apierrors.NewAlreadyExists(resource, "x"), contested, ""},
+		"changed meanwhile":    {apierrors.NewConflict(resource, "x", errors.New("no")), errOutdated, ""},
+		"gone meanwhile":       {apierrors.NewNotFound(resource, "x"), errOutdated, ""},
+		"namespace on its way": {terminating, errOutdated, ""},
+		"there is one":         {apierrors.NewAlreadyExists(resource, "x"), errExists, ""},
 		"schema": {apierrors.NewInvalid(schema.GroupKind{Group: "example.com", Kind: "Widget"}, "x",
-			nil), refused, `Widget.example.com shop/x could not be created: Widget.example.com "x" is invalid`},
+			nil), nil, `Widget.example.com shop/x could not be created: Widget.example.com "x" is invalid`},
 		"unknown field": {apierrors.NewBadRequest("strict decoding error: unknown field \"speck\""),
-			refused, "could not be created: strict decoding error"},
-		"too large": {apierrors.NewRequestEntityTooLargeError("limit is 3145728"), refused,
+			nil, "could not be created: strict decoding error"},
+		"too large": {apierrors.NewRequestEntityTooLargeError("limit is 3145728"), nil,
 			"could not be created: "},
 		"no right": {apierrors.NewForbidden(resource, "x",
-			errors.New(`User "u" cannot create resource "widgets"`)), refused,
+			errors.New(`User "u" cannot create resource "widgets"`)), nil,
 			"opgate may not create widgets.example.com: grant it (chart value ordering.rules)"},
-		"a webhook": {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonForbidden, Code: 403, Message: "admission webhook \"w\" denied the request:\n  line 1\n  cannot create"}}, refused, `Widget.example.com shop/x could not be created: admission webhook "w" denied the request: line 1 cannot create`},
+		"a webhook": {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonForbidden, Code: 403, Message: "admission webhook \"w\" denied the request:\n  line 1\n  cannot create"}}, nil, `Widget.example.com shop/x could not be created: admission webhook "w" denied the request: line 1 cannot create`},
 		"a definition that is going": {apierrors.NewForbidden(resource, "x",
-			errors.New("create not allowed while custom resource definition is terminating")), failed,
-			`Widget.example.com shop/x could not be created: widgets.example.com "x" is forbidden: create not allowed while`},
-		"a quota": {apierrors.NewForbidden(resource, "x", errors.New("exceeded quota")), refused,
+			errors.New("create not allowed while custom resource definition is terminating")), nil, ""},
+		"a quota": {apierrors.NewForbidden(resource, "x", errors.New("exceeded quota")), nil,
 			`Widget.example.com shop/x could not be created: widgets.example.com "x" is forbidden: exceeded quota`},
-		"an unreachable webhook": {apierrors.NewInternalError(errors.New("failed calling webhook")), failed,
+		"an unreachable webhook": {apierrors.NewInternalError(errors.New("failed calling webhook")), nil,
 			"could not be created: Internal error"},
-		"a lost connection": {errors.New("connection refused"), failed,
-			"could not be created: connection refused"},
+		"a lost connection": {errors.New("connection refused"), nil, ""},
+		"too many requests": {apierrors.NewTooManyRequests("later", 1), nil, ""},
 	} {
-		if got := classify(tc.err); got != tc.means {
-			t.Errorf("%s: means %d, want %d", name, got, tc.means)
-		}
-		got := writeFault(create, ref, &snapshot.Definition{Group: "example.com", Plural: "widgets"}, tc.err)
-		if !strings.Contains(got, tc.text) || strings.Contains(got, "\n") {
-			t.Errorf("%s: %q does not say %q in one line", name, got, tc.text)
+		got := classify(apply.Create, ref, &snapshot.Definition{Group: "example.com", Plural: "widgets"}, tc.err)
+		var refused refusal
+		switch {
+		case tc.text != "":
+			if !errors.As(got, &refused) || !strings.Contains(got.Error(), tc.text) || strings.Contains(got.Error(), "\n") {
+				t.Errorf("%s: %q does not say %q in one line", name, got, tc.text)
+			}
+		case tc.means == nil && got != tc.err, tc.means != nil && got != tc.means:
+			t.Errorf("%s: means %v, want %v", name, got, tc.means)
 		}
 	}
 }

@@ -127,7 +127,7 @@ func (c *Controller) Reconcile(ctx context.Context, namespace string) (reconcile
 		return reconcile.Result{}, err
 	}
 	if namespace != everything {
-		ns, now := current.WithDependencies(namespace), c.Now()
+		ns, now := current.Namespace(namespace), c.Now()
 		var result reconcile.Result
 		if next := rules.NextChange(ns, now); !next.IsZero() { // the verdict on a plan changes then, without an event
 			result.RequeueAfter = next.Sub(now)

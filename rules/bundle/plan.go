@@ -280,7 +280,7 @@ func (j *Plan) judgeConstraints(c *carrier.Bundle, v *verdict.Verdict) {
 	}
 	for _, d := range set.Applicable(j.Namespace.ForConstraints()) {
 		v.Record(RuleDependencyPending, state.ConstraintRef(d), true,
-			j.Namespace.Suspended(d.Pending, d.Waits, d.Name, text.Name(c.Name)))
+			state.Suspended(d.Pending, d.Waits, text.Name(c.Name)))
 	}
 	for _, f := range set.Judge(c.ForConstraints(j.Namespace), j.Namespace.ForConstraints(), j.budget) {
 		c.Explain(&f, j.Namespace)

@@ -9,6 +9,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/operatorpolicy"
+	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -191,7 +192,7 @@ func Unreadable(p *operatorpolicy.Policy, governed string) verdict.Finding {
 }
 
 func suspended(in planned, p *operatorpolicy.Policy) verdict.Finding {
-	return in.Namespace.Suspended(p.Pending, p.Waits, p.Name, text.Name(in.c.Name))
+	return state.Suspended(p.Pending, p.Waits, text.Name(in.c.Name))
 }
 
 func listVersion(in verdict.EditInput) (what string, patch []verdict.PatchOperation) {

@@ -7,28 +7,23 @@ import (
 )
 
 // Decision is the action for the object of a template.
-type Decision int
+type Decision string
 
 // The decisions.
 const (
 	// DoKeep leaves the object unchanged.
-	DoKeep Decision = iota
+	DoKeep Decision = "Keep"
 	// DoApply creates or updates the object, not suspended.
-	DoApply
+	DoApply Decision = "Apply"
 	// DoSuspend creates or updates the object, with metakey.Pending.
-	DoSuspend
+	DoSuspend Decision = "Suspend"
 	// DoDelete deletes the object.
-	DoDelete
+	DoDelete Decision = "Delete"
 	// DoWait does not create the object, which does not exist.
-	DoWait
+	DoWait Decision = "Wait"
 	// DoFault reports a template error and leaves an existing object unchanged.
-	DoFault
+	DoFault Decision = "Fault"
 )
-
-// String returns the decision for tests and logs.
-func (d Decision) String() string {
-	return [...]string{"Keep", "Apply", "Suspend", "Delete", "Wait", "Fault"}[d]
-}
 
 // TemplateInput is the input of Decide.
 type TemplateInput struct {
@@ -104,7 +99,7 @@ func (in *TemplateInput) met() TemplateOutcome {
 	case live != nil && live.Deleting:
 		// recreated once it is deleted
 		return TemplateOutcome{Template: in.Template.Name, Decision: DoKeep, Evaluating: true}
-	case live != nil && live.notCreated():
+	case live != nil && live.Refused:
 		out := in.fault("Gatekeeper has not accepted it: see status.byPod of " + in.Template.Ref.String())
 		out.Decision = DoApply
 		return out

@@ -181,7 +181,7 @@ func TestDecide(t *testing.T) {
 }
 
 func outcomeText(out TemplateOutcome) string {
-	s := out.Decision.String() + " " + out.Message
+	s := string(out.Decision) + " " + out.Message
 	if out.Evaluating {
 		s += " evaluating"
 	}

@@ -162,7 +162,7 @@ func Evaluate(d Dependency, o Observed) Result {
 	case o.Reason == NotFound && d.constraintTemplate() && (d.Want == NonCompliant || d.Want == Pending):
 		f.Met = true // for this kind, existing means Compliant
 	case o.Reason != "":
-		f.Reason, f.Text = o.Reason, notReadText(o)
+		f.Reason, f.Text = o.Reason, text.Truncate(cmp.Or(o.Detail, notRead[o.Reason]), 500)
 		f.Undecided = o.Reason == NotRead || o.Reason == TooMany
 		f.Unread = o.Reason == NotRead && o.Detail == ""
 	case o.Stale():
@@ -183,21 +183,13 @@ func Evaluate(d Dependency, o Observed) Result {
 	return f
 }
 
-// notReadText returns why an object could not be read.
-func notReadText(o Observed) string {
-	if o.Detail != "" {
-		return text.Truncate(o.Detail, 500)
-	}
-	switch o.Reason {
-	case NotFound:
-		return "it does not exist"
-	case NoKind:
-		return "the cluster does not serve this kind"
-	case Forbidden:
-		return "opgate may not read it"
-	default:
-		return "it has not been read yet"
-	}
+// notRead are the texts of the reasons why an object could not be read.
+var notRead = map[Reason]string{
+	NotFound:  "it does not exist",
+	NoKind:    "the cluster does not serve this kind",
+	Forbidden: "opgate may not read it",
+	TooMany:   "it has not been read yet",
+	NotRead:   "it has not been read yet",
 }
 
 // AllMet reports whether all dependencies are met, and whether that is decided: one that is not met decides it; one
@@ -234,6 +226,8 @@ type Live struct {
 	Owner *Ref
 	// Suspended is set where it has metakey.Pending, Deleting where it is being deleted.
 	Suspended, Deleting bool
+	// Refused is set for a ConstraintTemplate that Gatekeeper has refused, Unanswered for one that it has not processed.
+	Refused, Unanswered bool
 	Object              map[string]any
 	Observed            Observed
 }
@@ -248,6 +242,10 @@ func LiveOf(object map[string]any, p *Policy) *Live {
 	live := &Live{Suspended: suspended, Deleting: u.GetDeletionTimestamp() != nil, Object: object,
 		Observed: Observe(object)}
 	live.Ours, live.Owner = p.owns(u)
+	if RefOf(u).constraintTemplate() {
+		created, said, _ := unstructured.NestedBool(object, "status", "created")
+		live.Refused, live.Unanswered = said && !created, !said
+	}
 	return live
 }
 
@@ -295,7 +293,7 @@ func textAt(object map[string]any, path ...string) string {
 // state returns the object's state for its present generation. Any other value than the three states is unknown.
 func (l *Live) state() (state State, evaluating bool) {
 	switch {
-	case l == nil, l.Observed.Stale(), l.Observed.State == Unknown, l.templateWithoutAnswer():
+	case l == nil, l.Observed.Stale(), l.Observed.State == Unknown, l.Unanswered:
 		return Unknown, true
 	case known(l.Observed.State):
 		return l.Observed.State, false
@@ -304,22 +302,6 @@ func (l *Live) state() (state State, evaluating bool) {
 }
 
 func known(s State) bool { return s == Compliant || s == NonCompliant || s == Pending }
-
-// notCreated reports whether Gatekeeper has refused a ConstraintTemplate.
-func (l *Live) notCreated() bool {
-	created, said, _ := unstructured.NestedBool(l.Object, "status", "created")
-	return l.constraintTemplate() && said && !created
-}
-
-// templateWithoutAnswer reports whether Gatekeeper has not processed a ConstraintTemplate yet.
-func (l *Live) templateWithoutAnswer() bool {
-	_, said, _ := unstructured.NestedBool(l.Object, "status", "created")
-	return l.constraintTemplate() && !said
-}
-
-func (l *Live) constraintTemplate() bool {
-	return RefOf(&unstructured.Unstructured{Object: l.Object}).constraintTemplate()
-}
 
 // message returns the object's own message for its state, from its history, else from its condition; "" if there is
 // none.

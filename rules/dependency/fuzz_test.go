@@ -2,7 +2,6 @@ package dependency
 
 import (
 	"encoding/json"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -49,7 +48,7 @@ func FuzzRead(f *testing.F) {
 		if cycle := g.PolicyCycle("shop", "app"); cycle != nil {
 			checkWay(t, g, cycle[0], cycle)
 		}
-		checkText(t, "chain", g.Chain(app(), ""), 20_000)
+		checkText(t, "what it waits for", read.PendingOn(""), 20_000)
 
 		in := StatusInput{Policy: p, Read: read, Now: noon}
 		for i := range read.Templates {
@@ -108,7 +107,7 @@ func checkRead(t *testing.T, p *policyv1.Policy, read *Policy) {
 	if read.NamesKnown && !named {
 		t.Error("the names are said to be known")
 	}
-	for _, c := range slices.Concat(read.Conflicts, read.Duplicates) {
+	for _, c := range read.Clashes {
 		if len(c.Says) < 2 || len(c.Says) != len(c.Paths) {
 			t.Errorf("%+v", c)
 		}

@@ -2,7 +2,6 @@ package dependency
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,10 +12,15 @@ import (
 // Graph is the dependency graph of Policies and PolicySets. It is immutable; nil is an empty one. A changed Graph
 // shares nearly all of its data with the one that it was made from.
 type Graph struct {
-	policies *persistent.Map[Ref, *Policy]
-	sets     *persistent.Map[Ref, *Set]
+	nodes *persistent.Map[Ref, node]
 	// producers are the templates by the object that they create, in a stable order; nearly always one.
 	producers *persistent.Map[Ref, []producer]
+}
+
+// node is a Policy or a PolicySet.
+type node struct {
+	policy *Policy
+	set    *Set
 }
 
 // producer is one template of a Policy.
@@ -27,16 +31,14 @@ type producer struct {
 
 // NewGraph returns the graph of Policies and PolicySets.
 func NewGraph(policies []*Policy, sets []*Set) *Graph {
-	var g Graph
-	ps, ss, producers := g.policies.Edit(), g.sets.Edit(), g.producers.Edit()
+	e := (&Graph{}).edit()
 	for _, p := range policies {
-		ps.Set(p.Ref(), p)
-		p.produce(producers)
+		e.set(p.Ref(), node{policy: p})
 	}
 	for _, s := range sets {
-		ss.Set(s.Ref(), s)
+		e.set(s.Ref(), node{set: s})
 	}
-	return &Graph{policies: ps.Next, sets: ss.Next, producers: producers.Next}
+	return e.graph()
 }
 
 // produces returns the objects that the templates of a Policy create, by the index of the template.
@@ -51,88 +53,75 @@ func (p *Policy) produces(yield func(object Ref, template int)) {
 	}
 }
 
-func (p *Policy) produce(producers *persistent.Edit[Ref, []producer]) {
-	p.produces(func(object Ref, template int) {
-		found, _ := producers.Next.Get(object)
-		at, _ := slices.BinarySearchFunc(found, producer{p, template}, func(a, b producer) int {
+// graphEdit makes the next version of a Graph.
+type graphEdit struct {
+	nodes     *persistent.Edit[Ref, node]
+	producers *persistent.Edit[Ref, []producer]
+}
+
+func (g *Graph) edit() *graphEdit { return &graphEdit{g.nodes.Edit(), g.producers.Edit()} }
+
+func (e *graphEdit) graph() *Graph { return &Graph{e.nodes.Next, e.producers.Next} }
+
+// set sets what a reference names; an empty node removes it.
+func (e *graphEdit) set(ref Ref, now node) {
+	if before, _ := e.nodes.Next.Get(ref); before.policy != nil {
+		before.policy.produces(func(object Ref, _ int) {
+			found, _ := e.producers.Next.Get(object)
+			found = slices.DeleteFunc(slices.Clone(found), func(m producer) bool { return m.policy == before.policy })
+			if e.producers.Remove(object); len(found) > 0 {
+				e.producers.Set(object, found)
+			}
+		})
+	}
+	if e.nodes.Remove(ref); now != (node{}) {
+		e.nodes.Set(ref, now)
+	}
+	if now.policy == nil {
+		return
+	}
+	now.policy.produces(func(object Ref, template int) {
+		found, _ := e.producers.Next.Get(object)
+		one := producer{now.policy, template}
+		at, _ := slices.BinarySearchFunc(found, one, func(a, b producer) int {
 			return cmp.Or(a.policy.Ref().Compare(b.policy.Ref()), cmp.Compare(a.template, b.template))
 		})
-		producers.Set(object, slices.Insert(slices.Clip(found), at, producer{p, template}))
+		e.producers.Set(object, slices.Insert(slices.Clip(found), at, one))
 	})
 }
 
+func (g *Graph) with(ref Ref, now node) *Graph {
+	if g == nil {
+		g = &Graph{}
+	}
+	e := g.edit()
+	e.set(ref, now)
+	return e.graph()
+}
+
 // WithPolicy returns the graph with a Policy added or replaced.
-func (g *Graph) WithPolicy(p *Policy) *Graph { return g.changed(p.Ref(), p) }
-
-// WithoutPolicy returns the graph without a Policy.
-func (g *Graph) WithoutPolicy(namespace, name string) *Graph {
-	return g.changed(PolicyRef(namespace, name), nil)
-}
-
-func (g *Graph) changed(ref Ref, p *Policy) *Graph {
-	next := g.copied()
-	policies, producers := next.policies.Edit(), next.producers.Edit()
-	if before, ok := next.policies.Get(ref); ok {
-		before.produces(func(object Ref, _ int) {
-			found, _ := producers.Next.Get(object)
-			if found = slices.DeleteFunc(slices.Clone(found), func(m producer) bool { return m.policy == before }); len(found) == 0 {
-				producers.Remove(object)
-				return
-			}
-			producers.Set(object, found)
-		})
-	}
-	if policies.Remove(ref); p != nil {
-		policies.Set(ref, p)
-		p.produce(producers)
-	}
-	next.policies, next.producers = policies.Next, producers.Next
-	return next
-}
+func (g *Graph) WithPolicy(p *Policy) *Graph { return g.with(p.Ref(), node{policy: p}) }
 
 // WithSet returns the graph with a PolicySet added or replaced.
-func (g *Graph) WithSet(s *Set) *Graph { return g.changedSet(s.Ref(), s) }
+func (g *Graph) WithSet(s *Set) *Graph { return g.with(s.Ref(), node{set: s}) }
 
-// WithoutSet returns the graph without a PolicySet.
-func (g *Graph) WithoutSet(namespace, name string) *Graph {
-	return g.changedSet(SetRef(namespace, name), nil)
-}
+// Without returns the graph without a Policy or a PolicySet.
+func (g *Graph) Without(ref Ref) *Graph { return g.with(ref, node{}) }
 
-func (g *Graph) changedSet(ref Ref, s *Set) *Graph {
-	next := g.copied()
-	sets := next.sets.Edit()
-	if sets.Remove(ref); s != nil {
-		sets.Set(ref, s)
+func (g *Graph) node(ref Ref) (n node) {
+	if g != nil {
+		n, _ = g.nodes.Get(ref)
 	}
-	next.sets = sets.Next
-	return next
-}
-
-func (g *Graph) copied() *Graph {
-	if g == nil {
-		return &Graph{}
-	}
-	next := *g
-	return &next
+	return n
 }
 
 // Policy returns a Policy, or nil.
 func (g *Graph) Policy(namespace, name string) *Policy {
-	if g == nil {
-		return nil
-	}
-	p, _ := g.policies.Get(PolicyRef(namespace, name))
-	return p
+	return g.node(PolicyRef(namespace, name)).policy
 }
 
 // Set returns a PolicySet, or nil.
-func (g *Graph) Set(namespace, name string) *Set {
-	if g == nil {
-		return nil
-	}
-	s, _ := g.sets.Get(SetRef(namespace, name))
-	return s
-}
+func (g *Graph) Set(namespace, name string) *Set { return g.node(SetRef(namespace, name)).set }
 
 // producersOf returns the templates that create an object.
 func (g *Graph) producersOf(object Ref) []producer {
@@ -165,26 +154,37 @@ func (g *Graph) dependenciesOf(from Ref) []Ref {
 			add(m.policy.Templates[m.template].Dependencies)
 		}
 	}
-	if p := g.Policy(from.Namespace, from.Name); from.IsPolicy() && p != nil && !p.Disabled {
+	n := g.node(from)
+	if p := n.policy; p != nil && !p.Disabled {
 		for i := range p.Templates {
 			if !p.Templates[i].IgnorePending {
 				add(p.Templates[i].Dependencies)
 			}
 		}
 	}
-	if s := g.Set(from.Namespace, from.Name); from.IsSet() && s != nil {
-		for _, name := range s.Policies {
-			to = append(to, PolicyRef(s.Namespace, name))
+	if n.set != nil {
+		for _, name := range n.set.Policies {
+			to = append(to, PolicyRef(from.Namespace, name))
 		}
 	}
 	return to
 }
 
+// maxVisits bounds the objects that the search for a cycle visits.
+const maxVisits = 20_000
+
 // Cycle returns a shortest path from an object back to itself along its dependencies; the first and last element are
 // from. It is nil if there is none.
 func (g *Graph) Cycle(from Ref) []Ref {
+	visits := maxVisits
+	return g.cycle(from, &visits)
+}
+
+// cycle is Cycle with the number of objects that may be visited, which it reduces.
+func (g *Graph) cycle(from Ref, visits *int) []Ref {
 	cameFrom := map[Ref]Ref{}
-	for queue := []Ref{from}; len(queue) > 0; queue = queue[1:] {
+	for queue := []Ref{from}; len(queue) > 0 && *visits > 0; queue = queue[1:] {
+		*visits--
 		for _, next := range g.dependenciesOf(queue[0]) {
 			if _, seen := cameFrom[next]; seen {
 				continue
@@ -208,71 +208,24 @@ func (g *Graph) Cycle(from Ref) []Ref {
 
 // PolicyCycle returns a short cycle that contains a Policy, or the object that one of its templates creates; nil if
 // there is none. A template with ignorePending can wait for itself without its Policy waiting for it.
-func (g *Graph) PolicyCycle(namespace, name string) (shortest []Ref) {
-	cycle := g.Cycle(PolicyRef(namespace, name))
+func (g *Graph) PolicyCycle(namespace, name string) []Ref {
+	visits := maxVisits // of all templates together: a hostile Policy can have hundreds
+	shortest := g.cycle(PolicyRef(namespace, name), &visits)
 	p := g.Policy(namespace, name)
-	if cycle != nil || p == nil || p.Disabled {
-		return cycle
+	if shortest != nil || p == nil || p.Disabled {
+		return shortest
 	}
-	s := search{graph: g, wanted: map[Ref]bool{}, number: map[Ref]int{}}
 	for i := range p.Templates {
 		if t := &p.Templates[i]; t.Readable && len(t.Dependencies) > 0 {
-			s.wanted[t.Ref] = true
-		}
-	}
-	for i := range p.Templates {
-		if r := p.Templates[i].Ref; s.wanted[r] && s.number[r] == 0 {
-			s.visit(r)
-		}
-	}
-	const enough = 5 // each must be fixed, and a hostile Policy can have hundreds
-	for _, start := range s.found[:min(len(s.found), enough)] {
-		if c := g.Cycle(start); shortest == nil || len(c) < len(shortest) {
-			shortest = c
+			if c := g.cycle(t.Ref, &visits); c != nil && (shortest == nil || len(c) < len(shortest)) {
+				shortest = c
+			}
 		}
 	}
 	return shortest
 }
 
-// search finds those of some objects that are part of a cycle, one of each strongly connected component (Tarjan).
-type search struct {
-	graph  *Graph
-	wanted map[Ref]bool
-	// number is the order of discovery, from 1; math.MaxInt once the component of the object is complete.
-	number map[Ref]int
-	// open are the objects whose component is not complete.
-	open  []Ref
-	found []Ref
-}
-
-// visit returns the lowest number that an object leads back to.
-func (s *search) visit(r Ref) (low int) {
-	number, depth := len(s.number)+1, len(s.open)
-	low, s.number[r], s.open = number, number, append(s.open, r)
-	to := s.graph.dependenciesOf(r)
-	for _, next := range to {
-		if s.number[next] == 0 {
-			low = min(low, s.visit(next))
-		}
-		low = min(low, s.number[next])
-	}
-	if low < number {
-		return low
-	}
-	component := s.open[depth:]
-	s.open = s.open[:depth]
-	for _, c := range component {
-		s.number[c] = math.MaxInt
-	}
-	if len(component) > 1 || slices.Contains(to, r) {
-		if i := slices.IndexFunc(component, func(c Ref) bool { return s.wanted[c] }); i >= 0 {
-			s.found = append(s.found, component[i])
-		}
-	}
-	return low
-}
-
-// maxSteps bounds the objects of a cycle or a chain that a message shows.
+// maxSteps bounds the objects of a cycle that a message shows.
 const maxSteps = 10
 
 // ChainText formats a cycle as "Policy shop/a -> Policy shop/b -> Policy shop/a"; the middle of a long one is left out.

@@ -145,7 +145,7 @@ func TestCycle(t *testing.T) {
 		t.Error("no graph has nothing in it")
 	}
 	if p := waiting(t, "app", "Policy app"); none.WithPolicy(p).Cycle(app()) == nil ||
-		none.WithoutPolicy("shop", "app").Policy("shop", "app") != nil {
+		none.Without(app()).Policy("shop", "app") != nil {
 		t.Error("no graph can have something added")
 	}
 }
@@ -158,8 +158,7 @@ func chainOf(n int) []*Policy {
 		policies[i] = &Policy{Namespace: "shop", Name: fmt.Sprint("p", i), Templates: []Template{{
 			Name: "t", Ref: Ref{PolicyGroup, "ConfigurationPolicy", "shop", fmt.Sprint("t", i)}, Readable: true,
 			Dependencies: []*Dependency{{Ref: next, Want: Compliant, Path: "spec.dependencies[0]"}},
-		}}, PendingDependencies: []PendingDependency{{Ref: next, Reason: WrongState, Want: Compliant, State: Pending,
-			Templates: []string{"t"}}}}
+		}}}
 	}
 	return policies
 }
@@ -384,10 +383,10 @@ func TestGraphOfManyChanges(t *testing.T) {
 				s := madeSets[0]
 				g, sets[s.Name] = g.WithSet(s), s
 			case r.IntN(3) == 0:
-				g = g.WithoutPolicy(p.Namespace, p.Name)
+				g = g.Without(p.Ref())
 				delete(policies, p.Name)
 			case r.IntN(10) == 0:
-				g = g.WithoutSet("shop", "s0")
+				g = g.Without(SetRef("shop", "s0"))
 				delete(sets, "s0")
 			default:
 				g, policies[p.Name] = g.WithPolicy(p), p

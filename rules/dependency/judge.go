@@ -2,15 +2,12 @@ package dependency
 
 import (
 	"cmp"
-	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
@@ -80,17 +77,14 @@ func JudgePolicy(in PolicyInput) verdict.Verdict {
 		return v
 	}
 	WarnUnknown(&v, in.Strict)
-	v.AddFaults(RulePolicyField, validatePolicy(policy))
 	read := Read(policy)
-	clash := func(id verdict.RuleID, list []Clash, in string) {
-		for i := range list {
-			path := list[i].Paths[len(list[i].Paths)-1]
-			v.Add(id, verdict.Finding{Decision: verdict.Deny, Field: path, Accepted: "keep one",
-				What: path + ": the Policy waits for " + list[i].Text(in)})
-		}
+	v.AddFaults(RulePolicyField, read.Faults)
+	for i := range read.Clashes {
+		clash := &read.Clashes[i]
+		path := clash.Paths[len(clash.Paths)-1]
+		v.Add(clash.Rule, verdict.Finding{Decision: verdict.Deny, Field: path, Accepted: "keep one",
+			What: path + ": the Policy waits for " + clash.String()})
 	}
-	clash(RulePolicyDependencyConflict, read.Conflicts, "in states")
-	clash(RulePolicyDependencyDuplicate, read.Duplicates, "in API versions")
 	if cycle := in.Graph.WithPolicy(read).PolicyCycle(read.Namespace, read.Name); cycle != nil {
 		path := "spec"
 		if d := leadsTo(read, cycle); d != nil {
@@ -180,48 +174,4 @@ func JudgePolicySet(in PolicySetInput) verdict.Verdict {
 			What: path + ": " + cycleText(cycle), Accepted: "remove the member, or what it waits for"})
 	}
 	return v.Sorted()
-}
-
-// validatePolicy checks what the CRD schema of a Policy cannot express. A dependency that the schema refuses, and that is
-// stored nevertheless, is never met.
-func validatePolicy(policy *policyv1.Policy) field.ErrorList {
-	var errs field.ErrorList
-	spec := field.NewPath("spec")
-	if n := len(policy.Name); n > MaxPolicyName {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), policy.Name, fmt.Sprintf(
-			"has %d characters; the name becomes a label of what the templates make: write at most %d", n,
-			MaxPolicyName)))
-	}
-	validate := func(path *field.Path, list []policyv1.PolicyDependency) {
-		for i := range list {
-			if len(errs) < verdict.MaxFaults {
-				errs = append(errs, validateAPIVersion(path.Index(i).Child("apiVersion"), list[i].APIVersion)...)
-			}
-		}
-	}
-	validate(spec.Child("dependencies"), policy.Spec.Dependencies)
-	for i, template := range policy.Spec.PolicyTemplates {
-		if template != nil {
-			validate(spec.Child("policy-templates").Index(i).Child("extraDependencies"), template.ExtraDependencies)
-		}
-	}
-	return errs
-}
-
-// validateAPIVersion refuses in particular a group without a version: it would be read as a version, and the Policy
-// would wait forever.
-func validateAPIVersion(path *field.Path, apiVersion string) field.ErrorList {
-	if apiVersion == "" {
-		return nil
-	}
-	group, version, grouped := strings.Cut(apiVersion, "/")
-	if !grouped {
-		group, version = "", apiVersion
-	}
-	if len(validation.IsDNS1035Label(version)) > 0 || grouped && len(validation.IsDNS1123Subdomain(group)) > 0 {
-		return field.ErrorList{field.Invalid(path, apiVersion,
-			`is not an API version: write "<group>/<version>", for example "`+
-				policyv1.GroupVersion.String()+`", or leave it out for that group`)}
-	}
-	return nil
 }

@@ -3,10 +3,14 @@ package dependency
 import (
 	"cmp"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/internal/text"
@@ -54,23 +58,14 @@ func (f *Result) says() string {
 	return strings.TrimSuffix(string(f.Reason)+", "+f.Text, ", ")
 }
 
-// readPending reads the pending dependencies of a status.
-func readPending(list []policyv1.DependencyStatus) []PendingDependency {
-	list = list[:min(len(list), maxPending)]
-	pending := make([]PendingDependency, 0, len(list))
-	for i := range list {
-		d := &list[i]
-		w := PendingDependency{
-			Ref:    Ref{Group: PolicyGroup, Kind: d.Kind, Namespace: d.Namespace, Name: d.Name},
-			Reason: Reason(d.Reason), Want: State(d.Compliance), State: State(d.State), Templates: d.Templates,
-		}
-		if d.APIVersion != "" {
-			gv, _ := schema.ParseGroupVersion(d.APIVersion)
-			w.Ref.Group = gv.Group
-		}
-		pending = append(pending, w)
+// PendingRef returns the object of a pending dependency in a status.
+func PendingRef(d *policyv1.DependencyStatus) Ref {
+	r := Ref{Group: PolicyGroup, Kind: d.Kind, Namespace: d.Namespace, Name: d.Name}
+	if d.APIVersion != "" {
+		gv, _ := schema.ParseGroupVersion(d.APIVersion)
+		r.Group = gv.Group
 	}
-	return pending
+	return r
 }
 
 // wanted identifies one entry of the list: two templates may want the same object in different states.
@@ -83,8 +78,8 @@ type wanted struct {
 // object that has not been read yet, it repeats the previous entry.
 func listPending(outcomes []TemplateOutcome, before []policyv1.DependencyStatus) ([]policyv1.DependencyStatus, int) {
 	said := map[wanted]*policyv1.DependencyStatus{}
-	for i, w := range readPending(before) {
-		said[wanted{w.Ref, w.Want}] = &before[i]
+	for i := range before {
+		said[wanted{PendingRef(&before[i]), State(before[i].Compliance)}] = &before[i]
 	}
 	lines := map[wanted]*policyv1.DependencyStatus{}
 	var order []wanted
@@ -127,112 +122,169 @@ func lineOf(f *Result, before *policyv1.DependencyStatus) *policyv1.DependencySt
 	return line
 }
 
-// Chain describes what a Policy waits for, and what that waits for, according to the statuses: "Policy shop/app waits
-// for Policy shop/db (Pending, want Compliant), which waits for ConfigurationPolicy shop/x (NotFound)". Template
-// is the name of the template to describe, empty for any.
-func (g *Graph) Chain(policy Ref, template string) string {
-	if p := g.Policy(policy.Namespace, policy.Name); p != nil && p.Unreadable {
-		return p.cannotBeRead()
-	}
-	s := policy.String() + " waits for "
-	wait := g.next(policy, template, nil)
-	if wait == nil {
-		return s + "its dependencies"
-	}
-	seen := map[Ref]bool{policy: true}
-	for steps := 1; ; steps++ {
-		seen[wait.Ref] = true
-		s += wait.String()
-		following := g.next(wait.Ref, "", seen)
-		if following == nil {
-			return s
-		}
-		if steps == maxSteps {
-			return s + ", which waits for more"
-		}
-		s += ", which waits for "
-		wait = following
-	}
-}
+// maxWaits bounds what PendingOn names.
+const maxWaits = 3
 
-// String returns the object that is waited for and why it is not met.
-func (w *PendingDependency) String() string {
-	s := w.Ref.String()
-	switch {
-	case w.Reason == WrongState && w.State != Unknown:
-		return s + " (" + text.Name(string(w.State)) + ", want " + text.Name(string(w.Want)) + ")"
-	case w.Reason != "":
-		return s + " (" + text.Name(string(w.Reason)) + ")"
+// PendingOn returns what a template waits for, according to the status of the Policy: "Policy shop/app waits for Policy
+// shop/db (Pending, want Compliant)". An empty name means any template.
+func (p *Policy) PendingOn(template string) string {
+	if p.Unreadable {
+		return p.Ref().String() + " cannot be read"
 	}
-	return s
-}
-
-// next returns what an object waits for: the first that itself waits for something, else the first. Objects in seen are
-// skipped.
-func (g *Graph) next(from Ref, template string, seen map[Ref]bool) *PendingDependency {
-	var first *PendingDependency
-	for _, w := range g.pendingOf(from, template) {
-		if seen[w.Ref] {
+	var names []string
+	for i := range p.PendingDependencies {
+		d := &p.PendingDependencies[i]
+		if template != "" && len(d.Templates) > 0 && len(d.Templates) < maxPendingTemplates && // not truncated
+			!slices.Contains(d.Templates, template) {
 			continue
 		}
-		if first == nil {
-			first = w
+		name := PendingRef(d).String()
+		switch {
+		case Reason(d.Reason) == WrongState && d.State != "":
+			name += " (" + text.Name(string(d.State)) + ", want " + text.Name(string(d.Compliance)) + ")"
+		case d.Reason != "":
+			name += " (" + text.Name(d.Reason) + ")"
 		}
-		if len(g.pendingOf(w.Ref, "")) > 0 {
-			return w
-		}
+		names = append(names, name)
 	}
-	return first
+	if len(names) == 0 { // not evaluated yet
+		names = append(names, "its dependencies")
+	}
+	return p.Ref().String() + " waits for " + text.Join(names, maxWaits)
 }
 
-// pendingOf returns what an object waits for according to the statuses: for a Policy its own, for the object of a
-// template those of the template. A PolicySet waits for its members that are not Compliant.
-func (g *Graph) pendingOf(of Ref, template string) []*PendingDependency {
+// The values of status.details[].dependencies. A value of satisfied ends with a checksum of the dependencies, so that
+// it does not count once these are edited.
+const (
+	unsatisfied = "Unsatisfied"
+	satisfied   = "Satisfied"
+)
+
+// readMet sets Met and Reported of the templates that may be suspended.
+func (p *Policy) readMet(own dependencies, extras []dependencies, details []*policyv1.DetailsPerTemplate) {
+	reported := make(map[string]string, len(details))
+	for _, d := range details {
+		if d != nil {
+			reported[d.TemplateMeta.Name] = d.Dependencies
+		}
+	}
+	shared := uint64(0)
+	for i := range p.Templates {
+		if t := &p.Templates[i]; t.Suspendable && len(own.list)+len(extras[i].list) > 0 {
+			shared = cmp.Or(shared, own.checksum())
+			t.Met = fmt.Sprintf("%s %016x", satisfied, shared^extras[i].checksum()*31)
+			t.Reported = reported[t.Name]
+		}
+	}
+}
+
+// checksum is of what is waited for, as it is written: the union is much longer.
+func (d *dependencies) checksum() uint64 {
+	sum := fnv.New64a()
+	for _, one := range d.list {
+		fmt.Fprintf(sum, "%q %q %q %q %q %q\n", one.Group, one.Version, one.Kind, one.Namespace, one.Name, one.Want)
+	}
+	return sum.Sum64()
+}
+
+// Suspended reports whether the status does not show that the present dependencies are met: nothing may be approved
+// then that the object is about, also before the first evaluation.
+func (t *Template) Suspended() bool { return t.Reported != t.Met }
+
+// WasSuspended reports whether the template was waiting when it was evaluated last.
+func (t *Template) WasSuspended() bool { return t.Met != "" && t.Reported == unsatisfied }
+
+// inEffect reports whether the templates of the Policy count.
+func (p *Policy) inEffect() bool { return !p.Deleting && !p.Disabled && !p.Excluded }
+
+// Suspending returns the Policy that suspends an OperatorPolicy or a Constraint, as namespace/name, and a sentence on
+// what it waits for; both are empty if none does. The Policy decides, by its templates and its status. Labels,
+// annotations and owner references of the object do not count, since others may remove them.
+func (g *Graph) Suspending(object Ref) (policy, because string) {
+	for _, m := range g.producersOf(object) {
+		p, t := m.policy, &m.policy.Templates[m.template]
+		if t.Suspended() && p.inEffect() {
+			return p.Namespace + "/" + p.Name, p.PendingOn(t.Name)
+		}
+	}
+	for _, m := range g.producersOf(object.any()) {
+		if p := m.policy; p.inEffect() {
+			return p.Namespace + "/" + p.Name, p.PendingOn("")
+		}
+	}
+	return "", ""
+}
+
+// CreatedBy returns the Policy, as namespace/name, that creates an object again where it is missing; empty if none
+// does.
+func (g *Graph) CreatedBy(object Ref) string {
+	for _, m := range g.producersOf(object) {
+		p, t := m.policy, &m.policy.Templates[m.template]
+		if t.Fault == "" && p.inEffect() {
+			return p.Namespace + "/" + p.Name
+		}
+	}
+	return ""
+}
+
+// dependenciesAfter returns status.details[].dependencies after a decision. A template error changes nothing, and
+// neither does an object of another owner: a Policy must not suspend what it does not own.
+func (in *TemplateInput) dependenciesAfter() string {
+	t := &in.Template
+	met, decided := AllMet(in.Results)
 	switch {
-	case of.IsPolicy():
-		return g.Policy(of.Namespace, of.Name).pendingOf(template)
-	case of.IsSet():
-		s := g.Set(of.Namespace, of.Name)
-		if s == nil {
-			return nil
+	case t.Met == "":
+		return ""
+	case t.Fault != "", in.KindFault != "", met && t.HubError != "", !met && in.Live != nil && !in.Live.Ours:
+		if t.WasSuspended() {
+			return unsatisfied
 		}
-		var list []*PendingDependency
-		for _, name := range s.Policies {
-			switch p := g.Policy(s.Namespace, name); {
-			case p == nil:
-				list = append(list, &PendingDependency{Ref: PolicyRef(s.Namespace, name), Reason: NotFound,
-					Want: Compliant})
-			case p.Disabled, p.State == Compliant:
-			case p.State == Unknown:
-				list = append(list, &PendingDependency{Ref: p.Ref(), Reason: NoStatus, Want: Compliant})
-			default:
-				list = append(list, &PendingDependency{Ref: p.Ref(), Reason: WrongState, Want: Compliant,
-					State: p.State})
-			}
-		}
-		return list
+		return t.Met
+	case met:
+		return t.Met
+	case !decided && !t.Suspended():
+		return t.Met
 	}
-	for _, m := range g.producersOf(of) {
-		if list := m.policy.pendingOf(m.policy.Templates[m.template].Name); len(list) > 0 {
-			return list
-		}
-	}
-	return nil
+	return unsatisfied
 }
 
-// pendingOf returns what a template waits for; an empty name means any template. A full list of templates may have been
-// truncated, so it is treated as if it contained this one.
-func (p *Policy) pendingOf(template string) []*PendingDependency {
-	if p == nil {
-		return nil
+// anyName is in place of the name in a reference to every object of a kind in a namespace.
+const anyName = "*"
+
+// Unreadable returns what a Policy that does not decode may suspend: the objects of its templates and, if
+// not all of these can be read, every OperatorPolicy of its namespace. A Constraint of a template that cannot be read
+// is in force as it is.
+func Unreadable(namespace, name string, raw []byte) *Policy {
+	var parts struct {
+		Spec struct {
+			Templates []struct {
+				Definition runtime.RawExtension `json:"objectDefinition"`
+			} `json:"policy-templates"`
+		} `json:"spec"`
 	}
-	var list []*PendingDependency
-	for i := range p.PendingDependencies {
-		w := &p.PendingDependencies[i]
-		if template == "" || len(w.Templates) == 0 || len(w.Templates) >= maxPendingTemplates ||
-			slices.Contains(w.Templates, template) {
-			list = append(list, w)
+	written := &policyv1.Policy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &parts)
+	for _, t := range parts.Spec.Templates {
+		template := &policyv1.PolicyTemplate{ObjectDefinition: t.Definition}
+		written.Spec.PolicyTemplates = append(written.Spec.PolicyTemplates, template)
+	}
+	p := Read(written)
+	p.Unreadable, p.HidesTemplates = true, err != nil || len(p.Templates) == 0
+	for i := range p.Templates {
+		t := &p.Templates[i]
+		p.HidesTemplates = p.HidesTemplates || !t.Readable
+		if t.Suspendable {
+			t.Met = satisfied // which no status reports
 		}
 	}
-	return list
+	return p
+}
+
+// any returns the reference to every object of the kind in the namespace; the zero value for another kind than
+// OperatorPolicy.
+func (r Ref) any() Ref {
+	if !strings.HasSuffix(r.Kind, "OperatorPolicy") {
+		return Ref{}
+	}
+	return OperatorPolicyRef(r.Namespace, anyName)
 }

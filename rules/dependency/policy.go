@@ -14,8 +14,11 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // Policy is what dependency evaluation reads of one Policy. It is immutable.
@@ -26,8 +29,10 @@ type Policy struct {
 	// Disabled is set where its objects are to be removed, Deleting while it is being deleted.
 	Disabled, Deleting bool
 	Templates          []Template
-	// Conflicts are objects that it wants in two states at once, Duplicates those that it names in two API versions.
-	Conflicts, Duplicates []Clash
+	// Faults are fields that are not valid, and that the schema lets pass. A dependency with one is never met.
+	Faults field.ErrorList
+	// Clashes are objects that it wants in two states at once, or names in two API versions.
+	Clashes []Clash
 	// NamesKnown is set where the names of all templates could be read: without them it is not known which objects to
 	// prune.
 	NamesKnown bool
@@ -46,7 +51,7 @@ type Policy struct {
 	// the namespace is excluded.
 	Evaluating, Excluded bool
 	// PendingDependencies are what the templates wait for.
-	PendingDependencies []PendingDependency
+	PendingDependencies []policyv1.DependencyStatus
 }
 
 // Ref returns the reference to the Policy.
@@ -94,20 +99,13 @@ type Dependency struct {
 	Path string
 }
 
-// Clash is one object that a Policy names inconsistently.
+// Clash is one object that a Policy names inconsistently, which a rule refuses.
 type Clash struct {
-	Ref Ref
-	// Paths are the fields, Says their values: states or API versions.
+	Ref  Ref
+	Rule verdict.RuleID
+	// What is that which differs: "states" or "API versions". Paths are the fields, Says their values.
+	What        string
 	Paths, Says []string
-}
-
-// PendingDependency is one unmet dependency in the status of a Policy.
-type PendingDependency struct {
-	Ref         Ref
-	Reason      Reason
-	Want, State State
-	// Templates are the names of the waiting templates; the list may be truncated.
-	Templates []string
 }
 
 // Warning is a consequence that the author of a Policy may not expect.
@@ -214,10 +212,8 @@ const (
 	KindConstraintTemplate = "ConstraintTemplate"
 )
 
-// Labels of the objects that are created from templates, and of their CRDs.
-const (
-	LabelTemplateValue = "template"
-)
+// LabelTemplateValue is the value of metakey.PolicyType on the CRDs of templates.
+const LabelTemplateValue = "template"
 
 // Finalizer keeps a Policy until its cluster-scoped template objects, which cannot have an owner reference to it, are
 // deleted.

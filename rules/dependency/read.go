@@ -1,7 +1,7 @@
 package dependency
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,11 +9,14 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // Read reads a Policy with any content: a template that cannot be applied has a Fault that says why.
@@ -28,9 +31,14 @@ func read(p *policyv1.Policy, cluster func(group, kind string) bool) *Policy {
 		Disabled: p.Spec.Disabled, Deleting: p.DeletionTimestamp != nil, NamesKnown: true,
 		State: State(p.Status.ComplianceState), ObservedGeneration: p.Status.ObservedGeneration,
 	}
+	if n := len(p.Name); n > MaxPolicyName {
+		out.fault(field.Invalid(field.NewPath("metadata", "name"), p.Name, fmt.Sprintf(
+			"has %d characters; the name becomes a label of what the templates make: write at most %d", n,
+			MaxPolicyName)))
+	}
 	out.Evaluating = out.State == Unknown && hasReason(p.Status.Conditions, ReasonNotEvaluated)
 	out.Excluded = hasReason(p.Status.Conditions, ReasonExcluded)
-	out.PendingDependencies = readPending(p.Status.Dependencies)
+	out.PendingDependencies = p.Status.Dependencies[:min(len(p.Status.Dependencies), maxPending)]
 
 	own := out.readDependencies("spec.dependencies", p.Spec.Dependencies)
 	out.Templates = make([]Template, len(p.Spec.PolicyTemplates))
@@ -75,11 +83,11 @@ func (p *Policy) readDependencies(path string, written []policyv1.PolicyDependen
 		d := Dependency{Want: State(w.Compliance), Path: path + "[" + strconv.Itoa(i) + "]",
 			Ref: Ref{Group: PolicyGroup, Kind: w.Kind, Namespace: w.Namespace, Name: w.Name}}
 		if w.APIVersion != "" {
-			gv, err := schema.ParseGroupVersion(w.APIVersion)
-			if err != nil && read.fault == "" {
-				read.fault = d.Path + ".apiVersion: " + text.Name(w.APIVersion) +
-					` is not an API version, write "group/version"`
+			if err := validateAPIVersion(field.NewPath(d.Path, "apiVersion"), w.APIVersion); err != nil {
+				read.fault = cmp.Or(read.fault, err.Error())
+				p.fault(err)
 			}
+			gv, _ := schema.ParseGroupVersion(w.APIVersion)
 			d.Group, d.Version = gv.Group, gv.Version
 		}
 		if d.Namespace == "" {
@@ -98,6 +106,27 @@ func (p *Policy) readDependencies(path string, written []policyv1.PolicyDependen
 		read.list[i] = &d
 	}
 	return read
+}
+
+// validateAPIVersion refuses in particular a group without a version: it would be read as a version, and the Policy
+// would wait forever.
+func validateAPIVersion(path *field.Path, apiVersion string) *field.Error {
+	group, version, grouped := strings.Cut(apiVersion, "/")
+	if !grouped {
+		version = apiVersion
+	}
+	if len(validation.IsDNS1035Label(version)) == 0 && (!grouped || len(validation.IsDNS1123Subdomain(group)) == 0) {
+		return nil
+	}
+	return field.Invalid(path, apiVersion, `is not an API version: write "<group>/<version>", for example "`+
+		policyv1.GroupVersion.String()+`", or leave it out for that group`)
+}
+
+// fault adds a fault of a field. They are bounded, since each takes kilobytes.
+func (p *Policy) fault(err *field.Error) {
+	if len(p.Faults) < verdict.MaxFaults {
+		p.Faults = append(p.Faults, err)
+	}
 }
 
 // ownNamespaceOnly reports whether a reference always means an object in the namespace of the Policy, whatever
@@ -166,8 +195,8 @@ func (p *Policy) readTemplate(index int, written *policyv1.PolicyTemplate) Templ
 			t.HubError = "annotation " + metakey.HubError + " is set"
 		}
 	}
-	if err := p.labelled(); err != nil {
-		return fault(err.Error())
+	if len(p.Name) > MaxPolicyName {
+		return fault(p.Faults[0].Error())
 	}
 	return t
 }
@@ -188,15 +217,6 @@ func unreadable(err error) string {
 
 // MaxPolicyName is the maximum length of a Policy's name: its objects have it as a label value.
 const MaxPolicyName = 63
-
-func (p *Policy) labelled() error {
-	if len(p.Name) > MaxPolicyName {
-		return errors.New("the name of the Policy has " + strconv.Itoa(len(p.Name)) +
-			" characters; it becomes a label of what its templates make, and " +
-			strconv.Itoa(MaxPolicyName) + " is the most: give the Policy a shorter name")
-	}
-	return nil
-}
 
 // sameNames sets a fault on templates that share a name, by which the status identifies templates. None of them is
 // applied, since it is ambiguous which is meant.
@@ -302,34 +322,30 @@ func (p *Policy) merge(own, extra []*Dependency) dependencies {
 // repeat those of the Policy's own list.
 func (p *Policy) mergeSame(same []*Dependency, template bool, merged *dependencies) *Dependency {
 	one := same[0]
-	wants, versions := clash(same, func(d *Dependency) string { return string(d.Want) }),
-		clash(same, func(d *Dependency) string { return d.Version })
 	if i := slices.IndexFunc(same, func(d *Dependency) bool { return d.Version != "" }); i > 0 {
 		versioned := *one
 		versioned.Version, one = same[i].Version, &versioned
 	}
 	known := template && !slices.ContainsFunc(same,
 		func(d *Dependency) bool { return strings.HasPrefix(d.Path, "spec.policy-templates[") })
-	if len(wants.Says) > 1 {
-		merged.fault = "waits for " + wants.Text("in states") + ": keep one"
-		if !known && len(p.Conflicts) < maxClashes {
-			p.Conflicts = append(p.Conflicts, wants)
+	for _, clash := range []Clash{
+		clashOf(same, RulePolicyDependencyConflict, "states", func(d *Dependency) string { return string(d.Want) }),
+		clashOf(same, RulePolicyDependencyDuplicate, "API versions", func(d *Dependency) string { return d.Version }),
+	} {
+		if len(clash.Says) < 2 {
+			continue
 		}
-	}
-	if len(versions.Says) > 1 {
-		if merged.fault == "" {
-			merged.fault = "waits for " + versions.Text("in API versions") + ": keep one"
-		}
-		if !known && len(p.Duplicates) < maxClashes {
-			p.Duplicates = append(p.Duplicates, versions)
+		merged.fault = cmp.Or(merged.fault, "waits for "+clash.String()+": keep one")
+		if !known && len(p.Clashes) < maxClashes {
+			p.Clashes = append(p.Clashes, clash)
 		}
 	}
 	return one
 }
 
-// clash lists the different values for one object, each with its first path. Empty values are left out.
-func clash(same []*Dependency, says func(d *Dependency) string) Clash {
-	c := Clash{Ref: same[0].Ref}
+// clashOf lists the different values for one object, each with its first path. Empty values are left out.
+func clashOf(same []*Dependency, rule verdict.RuleID, what string, says func(d *Dependency) string) Clash {
+	c := Clash{Ref: same[0].Ref, Rule: rule, What: what}
 	for i := range same {
 		if what := says(same[i]); what != "" && !slices.Contains(c.Says, what) && len(c.Says) < 5 {
 			c.Says, c.Paths = append(c.Says, what), append(c.Paths, same[i].Path)
@@ -338,13 +354,13 @@ func clash(same []*Dependency, says func(d *Dependency) string) Clash {
 	return c
 }
 
-// Text returns "Policy shop/db in states Compliant (spec.dependencies[0]) and NonCompliant (spec.dependencies[1])".
-func (c *Clash) Text(in string) string {
+// String returns "Policy shop/db in states Compliant (spec.dependencies[0]) and NonCompliant (spec.dependencies[1])".
+func (c *Clash) String() string {
 	parts := make([]string, len(c.Says))
 	for i := range c.Says {
 		parts[i] = text.Name(c.Says[i]) + " (" + c.Paths[i] + ")"
 	}
-	return c.Ref.String() + " " + in + " " + strings.Join(parts, " and ")
+	return c.Ref.String() + " in " + c.What + " " + strings.Join(parts, " and ")
 }
 
 // scope removes the namespace of a cluster-scoped object.

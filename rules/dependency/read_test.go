@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 const seed003 = `
@@ -30,7 +31,7 @@ spec:
 
 func TestReadOfTheSeed(t *testing.T) {
 	p := Read(stored(t, seed003))
-	if len(p.Templates) != 1 || len(p.Warnings)+len(p.Conflicts)+len(p.Duplicates) > 0 || !p.NamesKnown {
+	if len(p.Templates) != 1 || len(p.Warnings)+len(p.Clashes) > 0 || !p.NamesKnown {
 		t.Fatalf("%+v", p)
 	}
 	want := []string{"ConfigurationPolicy shop/bar NonCompliant", "Policy shop/namespace-foo-setup-policy Compliant"}
@@ -142,7 +143,7 @@ func TestUnion(t *testing.T) {
 			want: []string{"Policy shop/a Compliant v1"}},
 		{name: "not an API version", own: []string{"{apiVersion: a/b/c, kind: Policy, name: a, compliance: Compliant}"},
 			want:  []string{"Policy shop/a Compliant"},
-			fault: `spec.dependencies[0].apiVersion: a/b/c is not an API version, write "group/version"`},
+			fault: `spec.dependencies[0].apiVersion: Invalid value: "a/b/c": is not an API version: write "<group>/<version>", for example "policy.open-cluster-management.io/v1", or leave it out for that group`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := Read(stored(t, spec(c.own, template("t", c.extra...))))
@@ -154,8 +155,13 @@ func TestUnion(t *testing.T) {
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
 			}
-			if tm.Fault != c.fault || len(p.Conflicts) != c.conflicts || len(p.Duplicates) != c.duplicates {
-				t.Errorf("fault %q, conflicts %v, duplicates %v", tm.Fault, p.Conflicts, p.Duplicates)
+			rules := map[verdict.RuleID]int{}
+			for _, clash := range p.Clashes {
+				rules[clash.Rule]++
+			}
+			if tm.Fault != c.fault || rules[RulePolicyDependencyConflict] != c.conflicts ||
+				rules[RulePolicyDependencyDuplicate] != c.duplicates {
+				t.Errorf("fault %q, clashes %v", tm.Fault, p.Clashes)
 			}
 		})
 	}
@@ -171,13 +177,13 @@ func TestUnionIsPerTemplate(t *testing.T) {
 	}
 	want := []string{"Policy shop/a Compliant, Policy shop/b Compliant",
 		"Policy shop/a Compliant, Policy shop/b NonCompliant", "Policy shop/a Compliant"}
-	if diff := cmp.Diff(want, got); diff != "" || len(p.Conflicts) > 0 {
-		t.Error(diff, p.Conflicts)
+	if diff := cmp.Diff(want, got); diff != "" || len(p.Clashes) > 0 {
+		t.Error(diff, p.Clashes)
 	}
 	p = Read(stored(t, spec([]string{on("Policy a"), on("Policy a Pending")}, template("one", on("Policy b")),
 		template("two", on("Policy c")), template("three"))))
-	if len(p.Conflicts) != 1 {
-		t.Errorf("%d conflicts, want the one", len(p.Conflicts))
+	if len(p.Clashes) != 1 {
+		t.Errorf("%d clashes, want the one", len(p.Clashes))
 	}
 	for _, tm := range p.Templates {
 		if !strings.Contains(tm.Fault, "Policy shop/a in states Compliant") {
@@ -305,11 +311,12 @@ status:
   - {kind: Policy, namespace: shop, name: db, compliance: Compliant, state: NonCompliant, reason: WrongState, templates: [t]}
   - {apiVersion: example.com/v1, kind: Widget, namespace: shop, name: w, compliance: Compliant, reason: NoKind}
 `))
-	want := []PendingDependency{
-		{Ref: PolicyRef("shop", "db"), Reason: WrongState, Want: Compliant, State: NonCompliant, Templates: []string{"t"}},
-		{Ref: Ref{"example.com", "Widget", "shop", "w"}, Reason: NoKind, Want: Compliant},
+	want := []Ref{PolicyRef("shop", "db"), {"example.com", "Widget", "shop", "w"}}
+	var got []Ref
+	for i := range p.PendingDependencies {
+		got = append(got, PendingRef(&p.PendingDependencies[i]))
 	}
-	if diff := cmp.Diff(want, p.PendingDependencies); diff != "" || !p.Disabled || !p.Deleting || p.State != Pending ||
+	if diff := cmp.Diff(want, got); diff != "" || !p.Disabled || !p.Deleting || p.State != Pending ||
 		p.ObservedGeneration != 4 || p.Evaluating {
 		t.Errorf("%+v %s", p, diff)
 	}
@@ -332,7 +339,7 @@ func TestReadLongName(t *testing.T) {
 	policy := stored(t, spec(nil, template("t")))
 	policy.Name = strings.Repeat("x", 64)
 	if fault := Read(policy).Templates[0].Fault; !strings.Contains(fault, "has 64 characters") ||
-		!strings.Contains(fault, "63 is the most") {
+		!strings.Contains(fault, "write at most 63") {
 		t.Error(fault)
 	}
 	policy.Name = strings.Repeat("x", 63)
@@ -411,9 +418,8 @@ func TestClashesAreBounded(t *testing.T) {
 		}
 	}
 	p := Read(stored(t, spec(own, template("t"))))
-	if len(p.Conflicts) != maxClashes || len(p.Duplicates) != maxClashes || len(p.Duplicates[0].Says) != 5 ||
-		len(p.Conflicts[0].Says) != 2 {
-		t.Errorf("%d conflicts, %d duplicates: %+v", len(p.Conflicts), len(p.Duplicates), p.Duplicates[0])
+	if len(p.Clashes) != maxClashes || len(p.Clashes[0].Says) != 2 || len(p.Clashes[1].Says) != 5 {
+		t.Errorf("%d clashes: %+v", len(p.Clashes), p.Clashes[:2])
 	}
 }
 

@@ -32,11 +32,6 @@ type Set struct {
 // Ref returns the reference to the PolicySet.
 func (s *Set) Ref() Ref { return SetRef(s.Namespace, s.Name) }
 
-// Key returns the namespace and name of the PolicySet.
-func (s *Set) Key() types.NamespacedName {
-	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
-}
-
 // Has reports whether a Policy of its namespace is a member.
 func (s *Set) Has(policy string) bool {
 	return slices.Contains(s.Policies, policy)
@@ -80,23 +75,14 @@ func ReadSet(set *policyv1beta1.PolicySet) *Set {
 	return s
 }
 
-// ExcludedSetStatus returns the status of a PolicySet in a namespace that Opgate excludes.
-func ExcludedSetStatus(set *policyv1beta1.PolicySet, now time.Time) policyv1beta1.PolicySetStatus {
-	next := *set.Status.DeepCopy()
-	next.Compliant, next.StatusMessage, next.ObservedGeneration = "", excluded, set.Generation
-	setCondition(&next.Conditions, summary{reason: ReasonExcluded, message: excluded}, set.Generation,
-		metav1.NewTime(now))
-	return next
-}
-
 // maxMemberNames bounds the members that each part of a PolicySet's message names.
 const maxMemberNames = 50
 
 // NextSetStatus returns the status of a PolicySet with status before. members returns nil for a Policy that does not
 // exist. If a member is missing or its state is unknown, that of the set is unknown too, and what depends on the set
-// waits.
+// waits. Nothing is known in a namespace that Opgate excludes.
 func NextSetStatus(
-	set *Set, before *policyv1beta1.PolicySetStatus, members func(name string) *Policy, now time.Time,
+	set *Set, before *policyv1beta1.PolicySetStatus, members func(name string) *Policy, isExcluded bool, now time.Time,
 ) policyv1beta1.PolicySetStatus {
 	var pending, disabled, unreported, missing, nonCompliant []string
 	evaluating := true
@@ -133,6 +119,8 @@ func NextSetStatus(
 	add("No status provided while awaiting policy status", unreported)
 	add("Deleted policies", missing)
 	switch {
+	case isExcluded:
+		parts = []string{excluded}
 	case set.Fault != "":
 		parts, evaluating = []string{set.Fault}, false
 	case len(parts) == 0:
@@ -144,6 +132,8 @@ func NextSetStatus(
 	next.ObservedGeneration = set.Generation
 	c := summary{state: Compliant, message: next.StatusMessage}
 	switch {
+	case isExcluded:
+		c.state, c.reason = Unknown, ReasonExcluded
 	case len(nonCompliant) > 0:
 		c = summary{state: NonCompliant, message: "NonCompliant: " + text.Names(nonCompliant, maxMemberNames)}
 	case len(pending) > 0:

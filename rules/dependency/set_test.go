@@ -56,7 +56,7 @@ func TestNextSetStatus(t *testing.T) {
 			set.Generation = 5
 			set.Status.Placement = []policyv1beta1.PolicySetStatusPlacement{{Placement: "kept"}}
 			lookUp := func(name string) *Policy { return members[name] }
-			s := NextSetStatus(ReadSet(set), &set.Status, lookUp, noon)
+			s := NextSetStatus(ReadSet(set), &set.Status, lookUp, false, noon)
 			con := s.Conditions[0]
 			if got := fmt.Sprintf("%s (%s %s) %s", s.Compliant, con.Status, con.Reason,
 				s.StatusMessage); got != c.want {
@@ -66,7 +66,7 @@ func TestNextSetStatus(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 			set.Status = s
-			if again := NextSetStatus(ReadSet(set), &set.Status, lookUp,
+			if again := NextSetStatus(ReadSet(set), &set.Status, lookUp, false,
 				noon.Add(time.Hour)); fmt.Sprint(again) != fmt.Sprint(s) {
 				t.Errorf("not settled: %+v", again)
 			}
@@ -77,8 +77,8 @@ func TestNextSetStatus(t *testing.T) {
 		})
 	}
 	set := storedSet("all", "good")
-	set.Status = NextSetStatus(ReadSet(set), &set.Status, func(string) *Policy { return of(Compliant) }, noon)
-	if s := ExcludedSetStatus(set, noon); s.Compliant != "" || s.Conditions[0].Reason != ReasonExcluded ||
+	set.Status = NextSetStatus(ReadSet(set), &set.Status, func(string) *Policy { return of(Compliant) }, false, noon)
+	if s := NextSetStatus(ReadSet(set), &set.Status, func(string) *Policy { return of(NonCompliant) }, true, noon); s.Compliant != "" || s.Conditions[0].Reason != ReasonExcluded ||
 		s.StatusMessage != s.Conditions[0].Message || s.ObservedGeneration != 1 {
 		t.Errorf("%+v", s)
 	}
@@ -87,7 +87,7 @@ func TestNextSetStatus(t *testing.T) {
 			policyv1beta1.NonEmptyString(fmt.Sprint(strings.Repeat("n", 200), i)))
 	}
 	if s := NextSetStatus(ReadSet(set), &set.Status, func(string) *Policy { return nil },
-		noon); len(s.StatusMessage) > 16<<10 || !strings.HasSuffix(s.StatusMessage, " and 451 more") {
+		false, noon); len(s.StatusMessage) > 16<<10 || !strings.HasSuffix(s.StatusMessage, " and 451 more") {
 		t.Errorf("%d bytes", len(s.StatusMessage))
 	}
 }
@@ -102,7 +102,7 @@ func TestF1LargeSets(t *testing.T) {
 	set.Status.Compliant = string(Compliant)
 	read := ReadSet(set)
 	const fault = "spec.policies has 1001 members, at most 1000 are read: split the PolicySet"
-	if s := NextSetStatus(read, &set.Status, func(string) *Policy { return nil }, noon); s.Compliant != "" ||
+	if s := NextSetStatus(read, &set.Status, func(string) *Policy { return nil }, false, noon); s.Compliant != "" ||
 		s.StatusMessage != fault ||
 		s.Conditions[0].Status != "Unknown" {
 		t.Errorf("%+v", s)

@@ -86,7 +86,7 @@ func TestO15OrderCannotBeBypassed(t *testing.T) {
 					t.Errorf("%s is suspended by %s", other, by)
 				}
 			}
-			if by, _ := g.WithoutPolicy("shop", "app").Suspending(OperatorPolicyRef("shop", "guard")); by != "" {
+			if by, _ := g.Without(app()).Suspending(OperatorPolicyRef("shop", "guard")); by != "" {
 				t.Errorf("suspended by %s, which does not exist", by)
 			}
 		})

@@ -12,7 +12,6 @@ import (
 	"github.com/opgate/opgate/internal/fair"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/grant"
 	"github.com/opgate/opgate/rules/operatorpolicy"
@@ -31,7 +30,6 @@ type Namespace struct {
 	unnamed, enforced []*operatorpolicy.Policy
 	// judging is the first enforced policy that has to judge plans before OLM runs them; nil for none.
 	judging  *operatorpolicy.Policy
-	graph    *dependency.Graph
 	readings Readings
 }
 

@@ -200,36 +200,21 @@ func (n *Namespace) ReadingOf(plan *olm.InstallPlan) (known *PlanChanges, unknow
 	return known, ""
 }
 
-// WithDependencies returns the namespace with the graph of Policies, so that a refusal shows the full dependency chain
-// of a suspended policy. Without it a refusal names only the first Policy.
-func (n *Namespace) WithDependencies(graph *dependency.Graph) *Namespace {
-	if n == nil || graph == nil {
-		return n
-	}
-	with := *n
-	with.graph = graph
-	return &with
-}
-
 // Suspended returns a hold for a policy or Constraint that a Policy has suspended because of its dependencies.
 // Pending is that Policy, as namespace/name, or any other value of the annotation; if it is empty nothing is held.
-// Waits is what is known without a graph.
-func (n *Namespace) Suspended(pending, waits, source, what string) verdict.Finding {
+// Waits is what it waits for, "" where only the annotation is known.
+func Suspended(pending, waits, what string) verdict.Finding {
 	if pending == "" {
 		return verdict.Finding{}
 	}
-	return verdict.OnHold(what, dependency.ReasonDependencyPending+": "+n.chain(pending, waits, source))
-}
-
-func (n *Namespace) chain(pending, waits, source string) string {
 	namespace, name, named := strings.Cut(pending, "/")
 	switch {
 	case !named:
-		return "annotation " + metakey.Pending + " says " + text.Quote(pending)
-	case waits != "" && n.known().graph == nil:
-		return waits
+		waits = "annotation " + metakey.Pending + " says " + text.Quote(pending)
+	case waits == "":
+		waits = dependency.PolicyRef(namespace, name).String() + " waits for its dependencies"
 	}
-	return n.known().graph.Chain(dependency.PolicyRef(namespace, name), source)
+	return verdict.OnHold(what, dependency.ReasonDependencyPending+": "+waits)
 }
 
 // Approval returns the installPlanApproval that a Subscription under a policy must have in the namespace, and why.

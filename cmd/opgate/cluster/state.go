@@ -68,7 +68,7 @@ func (s *State) With(objects ...*snapshot.Object) *State {
 func (s *State) Builder() snapshot.Builder { return s.builder }
 
 // Namespace returns a namespace for judging, as the gate judges a write in it.
-func (s *State) Namespace(name string) *state.Namespace { return s.Snapshot.WithDependencies(name) }
+func (s *State) Namespace(name string) *state.Namespace { return s.Snapshot.Namespace(name) }
 
 // Package returns a package of a catalog; nil if it cannot be read. It sends a request each time that it is called.
 func (s *State) Package(ctx context.Context, pkg string, source olm.Catalog) *catalog.Package {

@@ -95,7 +95,7 @@ func (e *Edits) tried(plan *olm.InstallPlan, key string, csv *state.Replacement,
 		return Edit{}, false
 	}
 	var decode snapshot.Reader
-	ns := e.With(decode.Read(snapshot.OperatorPolicies, edited)).WithDependencies(plan.Metadata.Namespace)
+	ns := e.With(decode.Read(snapshot.OperatorPolicies, edited)).Namespace(plan.Metadata.Namespace)
 	after := rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: ns, Now: e.Now})
 	if slices.ContainsFunc(after.Reasons, func(other verdict.Reason) bool {
 		return other.Source == r.Source && (other.Rule == r.Rule && other.Message == r.Message ||

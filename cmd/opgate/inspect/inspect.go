@@ -68,13 +68,13 @@ func (c *Cluster) Judge(o *manifests.Object) *Answer {
 
 // judge also returns the rule by which a refusal by the schema of the kind is reported.
 func (c *Cluster) judge(o *manifests.Object) (a *Answer, schema verdict.RuleID) {
-	ns := c.WithDependencies(o.Namespace)
+	ns := c.Namespace(o.Namespace)
 	switch value := o.Value.(type) {
 	case *policyv1beta2.OperatorPolicy:
 		policy := rules.NewOperatorPolicy(value)
 		a = &Answer{Notes: c.policyNotes(policy),
 			Verdict: rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{
-				Policy: policy, Strict: o.Strict, Namespace: c.WithDependencies, Now: c.Now, Review: true})}
+				Policy: policy, Strict: o.Strict, Namespace: c.Namespace, Now: c.Now, Review: true})}
 		// The mutating webhook comes first on a cluster; what it fills in changes no verdict.
 		a.Changes = append(rules.NormalizeOperatorPolicy(value, nil), a.Changes...)
 		return a, rules.RuleOperatorPolicyField
@@ -111,7 +111,7 @@ func (c *Cluster) judge(o *manifests.Object) (a *Answer, schema verdict.RuleID) 
 		a = &Answer{Verdict: rules.JudgeOperatorGroup(rules.OperatorGroupInput{New: value, Namespace: ns,
 			UserUnknown: true, Stored: true})}
 	case *olm.ClusterExtension:
-		in := c.WithDependencies(value.Spec.Namespace)
+		in := c.Namespace(value.Spec.Namespace)
 		a = &Answer{Notes: c.judgedBy(in), Verdict: rules.JudgeClusterExtension(rules.ClusterExtensionInput{New: value,
 			Namespace: in, Constraints: c.Constraints(), Package: c.Package, Now: c.Now})}
 	case *olm.ClusterCatalog:
@@ -129,7 +129,7 @@ func (c *Cluster) judge(o *manifests.Object) (a *Answer, schema verdict.RuleID) 
 
 // JudgePlan judges a plan as if it were approved now.
 func (c *Cluster) JudgePlan(plan *olm.InstallPlan) *Answer {
-	ns := c.WithDependencies(plan.Metadata.Namespace)
+	ns := c.Namespace(plan.Metadata.Namespace)
 	a := c.operators(ns, rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: ns, Now: c.Now}), plan.Spec.CSVNames)
 	a.Plan = plan
 	return a
@@ -137,7 +137,7 @@ func (c *Cluster) JudgePlan(plan *olm.InstallPlan) *Answer {
 
 // JudgeInstalled judges an installed operator, however it was approved; nil if nothing is installed by the name.
 func (c *Cluster) JudgeInstalled(key types.NamespacedName) *Answer {
-	ns := c.WithDependencies(key.Namespace)
+	ns := c.Namespace(key.Namespace)
 	if judged, here := bundle.JudgeInstalled(ns, key.Name, c.Now); here {
 		return c.operators(ns, judged, nil)
 	}
@@ -149,7 +149,7 @@ func (c *Cluster) JudgeInstalled(key types.NamespacedName) *Answer {
 func (c *Cluster) Approver(plan *olm.InstallPlan) (approver string, notes []string) {
 	namespace, approver, notes := plan.Metadata.Namespace, "Opgate", []string{}
 	for _, blocker := range rules.JudgeApproval(rules.ApprovalInput{Plan: plan,
-		Namespace: c.WithDependencies(namespace), Now: c.Now,
+		Namespace: c.Namespace(namespace), Now: c.Now,
 		Ungoverned: rules.UngovernedIn(c.NamespaceAnnotations(namespace), rules.ApproveUngoverned)}).Blockers {
 		approver, notes = "user", append(notes, blocker)
 	}

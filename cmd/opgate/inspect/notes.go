@@ -108,7 +108,7 @@ func (c *Cluster) policyNotes(p *operatorpolicy.Policy) []string {
 	}
 	governed := "package " + text.Name(p.Package) + " in namespace " + text.Name(p.TargetNamespace)
 	notes := []string{"governs " + governed + onlyInforms(p)}
-	if all := rules.Overlapping(c.WithDependencies(p.TargetNamespace), p.Package); p.Enforced && len(all) > 1 {
+	if all := rules.Overlapping(c.Namespace(p.TargetNamespace), p.Package); p.Enforced && len(all) > 1 {
 		var names []string
 		for _, p := range all {
 			names = append(names, p.Namespace+"/"+p.Name)

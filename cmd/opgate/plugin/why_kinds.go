@@ -100,8 +100,8 @@ func (q *question) inspect(c *inspect.Cluster) (found *inspect.Answer, next []st
 				displayKey(types.NamespacedName{Namespace: q.key.Namespace, Name: name})}
 		}
 	case *policyv1.Policy:
-		if len(dependency.Read(value).PendingDependencies) > 0 {
-			next = []string{"now: " + c.Graph().Chain(dependency.PolicyRef(value.Namespace, value.Name), "")}
+		if read := dependency.Read(value); len(read.PendingDependencies) > 0 {
+			next = []string{"now: " + read.PendingOn("")}
 		}
 	}
 	return found, next, nil

@@ -66,7 +66,7 @@ func operators(s *snapshot.Snapshot, name, namespace string, now time.Time) (all
 		if namespace != "" && known.Name() != namespace {
 			continue
 		}
-		ns := s.WithDependencies(known.Name())
+		ns := s.Namespace(known.Name())
 		var found []*operator
 		for _, of := range ns.Installed() {
 			o := newOperator(name, ns, of.Package)

@@ -214,7 +214,7 @@ func TestA2Shares(t *testing.T) {
 		}
 		w.Set(name(policy), at.Add(-time.Duration(i)*time.Minute), targets)
 	}
-	if got := w.Observe(name("four"), last); got.Reason != dependency.TooMany || got.Detail != dependency.TooManyText() {
+	if got := w.Observe(name("four"), last); got.Reason != dependency.TooMany || got.Detail != tooManyText {
 		t.Errorf("the fourth is %+v", got)
 	}
 	if got := w.Observe(name("one"), last); got.Reason == dependency.TooMany {
@@ -233,7 +233,7 @@ func TestA2Shares(t *testing.T) {
 	for _, policy := range []string{"two", "three", "four"} {
 		w.Set(name(policy), time.Time{}, nil)
 	}
-	if len(w.owners)+len(w.dependents)+len(w.beyond) > 0 {
-		t.Errorf("left behind are %v, %v, beyond %v", w.owners, w.dependents, w.beyond)
+	if len(w.owners)+len(w.beyond) > 0 {
+		t.Errorf("left behind are %v, beyond %v", w.owners, w.beyond)
 	}
 }

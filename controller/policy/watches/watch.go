@@ -98,12 +98,8 @@ type watchState struct {
 	denied error
 }
 
-var (
-	// unread is the state until the first list is complete or forbidden.
-	unread = &watchState{objects: cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers)}
-	// tooMany is the state of what exceeds the limits.
-	tooMany = &watchState{objects: unread.objects}
-)
+// unread is the state until the first list is complete or forbidden.
+var unread = &watchState{objects: cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers)}
 
 func (w *Watches) newWatch(key watchKey, names map[string]struct{}) *watch {
 	f := &watch{watchKey: key, Watches: w, names: names, owners: owners{}, again: make(chan struct{}, 1),

@@ -2,7 +2,7 @@
 //
 // All dependencies of a kind in a namespace share one informer, however many Policies. Other objects that it reads are
 // not stored. It is stopped when nothing depends on the kind there; one with more names replaces it once it has read
-// them. Their number is limited (rules/dependency.Beyond). Objects made of templates are covered by one
+// them. Their number is limited (limits.go). Objects made of templates are covered by one
 // informer per kind, selected by their label. Kinds come from the CustomResourceDefinitions in the snapshot, so that a
 // kind that is added, changed or deleted is noticed. No watch depends on another: a kind that is missing or forbidden
 // reports so and blocks no other kind. Only forbidden watches are retried, with exponential backoff.
@@ -52,10 +52,9 @@ type Watches struct {
 	// run runs a watch until it is stopped; nil while the Watches do not run.
 	run   func(*watch)
 	kinds kinds
-	// owners are those with targets, dependents the owners that depend on an object. beyond is what exceeds the limits.
-	owners     map[types.NamespacedName]*owner
-	dependents map[dependency.Ref]owners
-	beyond     map[dependency.Share]bool
+	// owners are those with targets. beyond is what exceeds the limits.
+	owners map[types.NamespacedName]*owner
+	beyond map[share]bool
 	// watches are those on dependencies, templates those on objects of templates.
 	watches   map[watchKey]*watch
 	templates map[schema.GroupKind]*watch
@@ -74,10 +73,26 @@ type Target struct {
 
 func (t *Target) kind() schema.GroupKind { return schema.GroupKind{Group: t.Group, Kind: t.Kind} }
 
-// owner is a Policy with its targets, and what has to be watched for it.
+// owner is a Policy with its targets.
 type owner struct {
-	dependency.Waiter
+	name types.NamespacedName
+	// created is the creation time: older Policies take precedence.
+	created time.Time
 	targets []Target
+	// watches are what has to be watched, as in share, sorted. Policies and PolicySets need no watch.
+	watches []dependency.Ref
+}
+
+func newOwner(name types.NamespacedName, created time.Time, targets []Target) *owner {
+	o := &owner{name: name, created: created, targets: targets}
+	for _, t := range targets {
+		if !t.Template && !t.IsPolicy() && !t.IsSet() {
+			o.watches = append(o.watches, shareOf(name, t.Ref).watch)
+		}
+	}
+	slices.SortFunc(o.watches, dependency.Ref.Compare)
+	o.watches = slices.Compact(o.watches)
+	return o
 }
 
 // owners is a set of owners to notify.
@@ -98,8 +113,7 @@ func New(o Options) *Watches {
 		o.Backoff = 30 * time.Second
 	}
 	return &Watches{Options: o, kinds: kinds{}, owners: map[types.NamespacedName]*owner{},
-		dependents: map[dependency.Ref]owners{}, watches: map[watchKey]*watch{},
-		templates: map[schema.GroupKind]*watch{}}
+		watches: map[watchKey]*watch{}, templates: map[schema.GroupKind]*watch{}}
 }
 
 // Start watches the targets until the context ends, and returns when all watches have stopped. It may be called once.
@@ -142,13 +156,7 @@ func (w *Watches) Open() int {
 // owner was created. Policies and PolicySets may be among the targets, for Dependents, but are not watched here. The
 // other owners whose watches change are notified.
 func (w *Watches) Set(name types.NamespacedName, created time.Time, targets []Target) {
-	var objects []dependency.Ref
-	for _, t := range targets {
-		if !t.Template {
-			objects = append(objects, t.Ref)
-		}
-	}
-	now := &owner{Waiter: dependency.NewWaiter(name, created, objects), targets: targets}
+	now := newOwner(name, created, targets)
 	w.mu.Lock()
 	before := w.owners[name]
 	if w.owners[name] = now; len(targets) == 0 {
@@ -157,19 +165,8 @@ func (w *Watches) Set(name types.NamespacedName, created time.Time, targets []Ta
 	if before == nil {
 		before = &owner{}
 	}
-	for _, t := range before.targets {
-		if delete(w.dependents[t.Ref], name); len(w.dependents[t.Ref]) == 0 {
-			delete(w.dependents, t.Ref)
-		}
-	}
-	for _, object := range objects {
-		if w.dependents[object] == nil {
-			w.dependents[object] = owners{}
-		}
-		w.dependents[object][name] = struct{}{}
-	}
 	notified := owners{}
-	if !slices.Equal(before.Watches, now.Watches) || len(now.Watches) > 0 && !before.Created.Equal(created) {
+	if !slices.Equal(before.watches, now.watches) || len(now.watches) > 0 && !before.created.Equal(created) {
 		notified = w.ration()
 		delete(notified, name)
 	}
@@ -178,27 +175,9 @@ func (w *Watches) Set(name types.NamespacedName, created time.Time, targets []Ta
 	w.notify(notified)
 }
 
-// ration applies the limits, and returns the owners whose watches change.
-func (w *Watches) ration() owners {
-	var waiters []dependency.Waiter
-	for _, o := range w.owners {
-		waiters = append(waiters, o.Waiter)
-	}
-	former, changed := w.beyond, owners{}
-	w.beyond = dependency.Beyond(waiters)
-	for _, shares := range [][2]map[dependency.Share]bool{{former, w.beyond}, {w.beyond, former}} {
-		for share := range shares[0] {
-			if !shares[1][share] {
-				changed[share.Policy] = struct{}{}
-			}
-		}
-	}
-	return changed
-}
-
 // exceeds reports whether a target is not watched for an owner, since it exceeds the limits.
 func (w *Watches) exceeds(owner types.NamespacedName, t Target) bool {
-	return !t.Template && w.beyond[dependency.ShareOf(owner, t.Ref)]
+	return !t.Template && w.beyond[shareOf(owner, t.Ref)]
 }
 
 // follow opens the watches that the targets of an owner need according to the present definitions, and stops those that
@@ -245,7 +224,18 @@ func (w *Watches) follow(name types.NamespacedName) {
 func (w *Watches) Dependents(ref dependency.Ref) []types.NamespacedName {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Collect(maps.Keys(w.dependents[ref]))
+	return slices.Collect(maps.Keys(w.ownersWith(func(t Target) bool { return t.Ref == ref && !t.Template })))
+}
+
+// ownersWith returns the owners that have such a target.
+func (w *Watches) ownersWith(is func(Target) bool) owners {
+	all := owners{}
+	for name, o := range w.owners {
+		if slices.ContainsFunc(o.targets, is) {
+			all[name] = struct{}{}
+		}
+	}
+	return all
 }
 
 func (w *Watches) notify(notified owners) {
@@ -264,16 +254,14 @@ func (w *Watches) notifyAll(f *watch) {
 
 // notifyDependents notifies the owners that depend on an object of a watch.
 func (w *Watches) notifyDependents(f *watch, object *unstructured.Unstructured) {
+	changed := dependency.RefOf(object)
 	w.mu.Lock()
-	notified, changed := owners{}, dependency.RefOf(object)
-	for ref, dependents := range w.dependents {
+	notified := w.ownersWith(func(t Target) bool {
 		if !f.namespaced {
-			ref.Namespace = "" // which its owners may name nevertheless
+			t.Namespace = "" // which its owners may name nevertheless
 		}
-		if ref == changed {
-			maps.Copy(notified, dependents)
-		}
-	}
+		return t.Ref == changed && !t.Template
+	})
 	w.mu.Unlock()
 	w.notify(notified)
 }
@@ -307,7 +295,7 @@ func (w *Watches) Define(old, now *snapshot.Object) {
 // or have a template of it.
 func (w *Watches) settle(kind schema.GroupKind) {
 	w.mu.Lock()
-	notified := w.ownersOf(kind, false)
+	notified := w.ownersWith(func(t Target) bool { return t.kind() == kind })
 	for owner := range notified {
 		w.follow(owner)
 	}
@@ -317,17 +305,6 @@ func (w *Watches) settle(kind schema.GroupKind) {
 	w.followTemplates(kind)
 	w.mu.Unlock()
 	w.notify(notified)
-}
-
-// ownersOf returns the owners that have a target of a kind, or only those with a template of it.
-func (w *Watches) ownersOf(kind schema.GroupKind, templates bool) owners {
-	all := owners{}
-	for name, o := range w.owners {
-		if slices.ContainsFunc(o.targets, func(t Target) bool { return t.kind() == kind && (t.Template || !templates) }) {
-			all[name] = struct{}{}
-		}
-	}
-	return all
 }
 
 // followTemplates watches the template objects of a kind if any may exist.
@@ -354,7 +331,7 @@ func (w *Watches) followTemplates(kind schema.GroupKind) {
 	}
 	f.onChange = func(before *watchState) {
 		w.mu.Lock()
-		notified := w.ownersOf(kind, true)
+		notified := w.ownersWith(func(t Target) bool { return t.kind() == kind && t.Template })
 		w.mu.Unlock()
 		notified.addParents(before.all()...)
 		notified.addParents(f.known.Load().all()...)

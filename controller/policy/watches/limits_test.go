@@ -1,4 +1,4 @@
-package dependency
+package watches
 
 import (
 	"fmt"
@@ -8,39 +8,45 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/opgate/opgate/rules/dependency"
 )
 
-func widget(namespace, name string) Ref {
-	return Ref{Group: "example.com", Kind: "Widget", Namespace: namespace, Name: name}
+func widget(namespace, name string) dependency.Ref {
+	return dependency.Ref{Group: "example.com", Kind: "Widget", Namespace: namespace, Name: name}
 }
 
 // asking is a Policy and the objects that it depends on. Age is how many minutes later than others it was created.
 type asking struct {
 	namespace, name string
 	age             int
-	objects         []Ref
+	objects         []dependency.Ref
 }
 
 func (a asking) policy() types.NamespacedName {
 	return types.NamespacedName{Namespace: a.namespace, Name: a.name}
 }
 
-func waiterOf(namespace, name string, age int, objects ...Ref) asking {
+func waiterOf(namespace, name string, age int, objects ...dependency.Ref) asking {
 	return asking{namespace, name, age, objects}
 }
 
 // beyondOf returns how many objects of each Policy exceed the limits.
 func beyondOf(all []asking) string {
-	var waiters []Waiter
+	w := New(Options{})
 	for _, a := range all {
-		waiters = append(waiters, NewWaiter(a.policy(), time.Date(2026, 11, 22, 0, a.age, 0, 0, time.UTC), a.objects))
+		var targets []Target
+		for _, object := range a.objects {
+			targets = append(targets, Target{Ref: object})
+		}
+		w.owners[a.policy()] = newOwner(a.policy(), time.Date(2026, 11, 22, 0, a.age, 0, 0, time.UTC), targets)
 	}
-	beyond := Beyond(waiters)
+	w.ration()
 	var counts []string
 	for _, a := range all {
 		count := 0
 		for _, object := range a.objects {
-			if beyond[ShareOf(a.policy(), object)] {
+			if w.beyond[shareOf(a.policy(), object)] {
 				count++
 			}
 		}
@@ -50,8 +56,8 @@ func beyondOf(all []asking) string {
 }
 
 // manyNamespaces returns one object in each of some namespaces.
-func manyNamespaces(prefix string, count int) []Ref {
-	var all []Ref
+func manyNamespaces(prefix string, count int) []dependency.Ref {
+	var all []dependency.Ref
 	for i := range count {
 		all = append(all, widget(fmt.Sprintf("%s-%03d", prefix, i), "x"))
 	}
@@ -61,15 +67,15 @@ func manyNamespaces(prefix string, count int) []Ref {
 // TestA2Budget distributes watches: 12 for a Policy, 40 for a namespace and 400 in all (threat O23), in any order of the
 // Policies.
 func TestA2Budget(t *testing.T) {
-	sameKind := func(count int) (objects []Ref) {
+	sameKind := func(count int) (objects []dependency.Ref) {
 		for i := range count {
 			objects = append(objects, widget("victim", fmt.Sprintf("x%04d", i)))
 		}
 		return objects
 	}
-	var policies []Ref
+	var policies []dependency.Ref
 	for i := range 15 {
-		policies = append(policies, PolicyRef("shop", fmt.Sprintf("p%02d", i)))
+		policies = append(policies, dependency.PolicyRef("shop", fmt.Sprintf("p%02d", i)))
 	}
 	for _, tc := range []struct {
 		name    string
@@ -127,8 +133,8 @@ func TestA2BudgetOfAll(t *testing.T) {
 
 // TestA2TooMany: an object that is not watched takes nothing back.
 func TestA2TooMany(t *testing.T) {
-	f := Evaluate(Dependency{Ref: widget("victim", "x"), Want: Compliant},
-		Observed{Reason: TooMany, Detail: TooManyText()})
+	f := dependency.Evaluate(dependency.Dependency{Ref: widget("victim", "x"), Want: dependency.Compliant},
+		dependency.Observed{Reason: dependency.TooMany, Detail: tooManyText})
 	if f.Met || !f.Undecided || f.Unread || !strings.HasPrefix(f.Text, "too many objects are waited for") {
 		t.Errorf("got %+v", f)
 	}
