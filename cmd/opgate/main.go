@@ -51,14 +51,10 @@ The gate itself, which answers the API server's admission reviews, is a program 
 	case "kubectl_complete-opgate":
 		cmd.SetArgs(append([]string{cobra.ShellCompRequestCmd}, os.Args[1:]...))
 	}
-	plans := []*cobra.Command{diff.Command(), approve.Command(time.Now)}
-	for _, ofPlan := range plans {
-		ofPlan.ValidArgsFunction = plugin.CompletePlans
-	}
 	group(cmd, "Judge files:", check.Command(time.Now), test.Command(), explain.Command())
-	group(cmd, "Look at a cluster:", append(plugin.Commands(time.Now), plans[0], plan.Command(time.Now), report.Command(time.Now))...)
+	group(cmd, "Look at a cluster:", append(plugin.Commands(time.Now), diff.Command(), plan.Command(time.Now), report.Command(time.Now))...)
 	group(cmd, "Keep policies in git:", adopt.Command(time.Now), suggest.Command(time.Now))
-	group(cmd, "Act:", plans[1])
+	group(cmd, "Act:", approve.Command(time.Now))
 	group(cmd, "Set up:", compile.Command(time.Now), verify.Command(cmd.Name()))
 	return cmd
 }

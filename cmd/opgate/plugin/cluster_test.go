@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -65,46 +64,6 @@ func TestUnreachable(t *testing.T) {
 			if code != exitUnusable || !strings.Contains(got, text) {
 				t.Errorf("%v: exit code %d, want %d: %q is not in %s", args, code, exitUnusable, text, got)
 			}
-		}
-	}
-}
-
-// TestCompletes asks for completions as a shell does. The command stands for those of other packages that complete
-// plans.
-func TestCompletes(t *testing.T) {
-	objects := sampleWith(t, "bundle-version-deny", "InstallPlan", func(u *unstructured.Unstructured) {
-		u.SetNamespace("shop")
-		u.SetName("waiting")
-	})
-	objects = append(objects, sampleWith(t, "bundle-version-deny", "InstallPlan", func(u *unstructured.Unstructured) {
-		u.SetNamespace("shop")
-		u.SetName("approved")
-		u.Object["spec"].(map[string]any)["approved"] = true
-	})...)
-	objects = append(objects, sampleWith(t, "subscription-allow", "Subscription", func(u *unstructured.Unstructured) {
-		u.SetNamespace("shop")
-		u.SetName("etcd")
-	})...)
-	t.Setenv("KUBECONFIG", start(t, &server{objects: objects}))
-	for _, tc := range []struct {
-		want, never string
-		args        []string
-	}{
-		{want: "shop/waiting", never: "shop/approved", args: []string{"approve", "shop"}},
-		{want: "shop/waiting", args: []string{"approve", ""}},
-		{want: "shop/waiting", args: []string{"why", "installplan", ""}},
-		{want: "shop/etcd", args: []string{"why", "subscription", "shop"}},
-		{want: "operatorpolicy", args: []string{"why", ""}},
-		{want: objects[0].GetName(), args: []string{"pending", "-n", ""}},
-		{never: "shop/waiting", args: []string{"approve", "bank"}},
-	} {
-		root := &cobra.Command{Use: "opgate"}
-		root.AddCommand(&cobra.Command{Use: "approve", ValidArgsFunction: CompletePlans,
-			Run: func(*cobra.Command, []string) {}})
-		root.AddCommand(Commands(nil)...)
-		got, _ := run(t, root, append([]string{cobra.ShellCompRequestCmd}, tc.args...)...)
-		if !strings.Contains("\n"+got, "\n"+tc.want) || tc.never != "" && strings.Contains(got, tc.never) {
-			t.Errorf("%v is completed with\n%s\nwant %q in it, and not %q", tc.args, got, tc.want, tc.never)
 		}
 	}
 }

@@ -48,7 +48,6 @@ func (o *options) register(cmd *cobra.Command, formats ...string) {
 	cmd.Flags().SortFlags = false
 	o.kubeconfig.RegisterNamespace(cmd)
 	o.kubeconfig.Register(cmd)
-	cli.CompleteFunc(cmd, "namespace", completeNamespaces)
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if err := o.output.complete(); err != nil {

@@ -152,7 +152,9 @@ func whyCommand(now func() time.Time) *cobra.Command {
 			}
 			return nil
 		},
-		ValidArgsFunction: completeWhy,
+	}
+	for _, judged := range judgedKinds {
+		cmd.ValidArgs = append(cmd.ValidArgs, judged.names[0])
 	}
 	o.register(cmd)
 	cli.ChoiceVar(cmd, &mode, "approval-mode", "",
