@@ -108,6 +108,10 @@ func stored(file string) http.HandlerFunc {
 				return
 			}
 		}
+		if strings.HasPrefix(r.URL.Path, "/apis/config.openshift.io/") {
+			http.NotFound(w, r)
+			return
+		}
 		selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)

@@ -42,11 +42,12 @@ func Command(now func() time.Time) *cobra.Command {
 	var of cli.Kubeconfig
 	var expires string
 	cmd := &cobra.Command{
-		Use:     "approve [NAMESPACE/]PLAN [--digest DIGEST]... [--reason TEXT] [--expires DURATION|TIME]",
-		Short:   "Approve an InstallPlan, with consent to what it changes",
-		Long:    long,
-		Example: example,
-		Args:    cobra.ArbitraryArgs,
+		Use:               "approve [NAMESPACE/]PLAN [--digest DIGEST]... [--reason TEXT] [--expires DURATION|TIME]",
+		Short:             "Approve an InstallPlan, with consent to what it changes",
+		Long:              long,
+		Example:           example,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if len(names) != 1 {
 				return cli.Usage(cmd, "write the name of one InstallPlan, as in: approve install-x7 -n shop")
