@@ -69,15 +69,15 @@ func (r *report) since(before *report) {
 	}
 	var differ []judgement
 	for key, j := range r.keyed() {
-		says, known := j.says(), was[key] != nil
-		if said := was[key].says(); known && slices.Equal(said, says) ||
-			!known && j.outcome() == verdict.Allow.String() {
+		said, now := was[key].sentences(), j.sentences()
+		switch {
+		case said == nil && j.outcome() == verdict.Allow.String(): // a policy that is new
+		case slices.Equal(said, now):
 			r.same++
-			continue
-		} else if known {
-			j.before = slices.DeleteFunc(said, func(s string) bool { return slices.Contains(says, s) })
+		default:
+			j.before = slices.DeleteFunc(said, func(s string) bool { return slices.Contains(now, s) })
+			differ = append(differ, *j)
 		}
-		differ = append(differ, *j)
 	}
 	r.judged, r.differ = differ, len(differ)
 }
@@ -95,8 +95,8 @@ func (r *report) keyed() iter.Seq2[string, *judgement] {
 	}
 }
 
-// says is the outcome, why, and what is warned of. Warnings about a policy itself preview what is compared.
-func (j *judgement) says() (all []string) {
+// sentences are the outcome, why, and what is warned of. Warnings about a policy itself preview what is compared.
+func (j *judgement) sentences() (all []string) {
 	if j == nil {
 		return nil
 	}
