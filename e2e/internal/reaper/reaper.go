@@ -43,7 +43,7 @@ func Start(ctx context.Context, dir string) (dismiss func() error, err error) {
 	var out bytes.Buffer
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), program)
 	cmd.Env = append(os.Environ(), variable+"="+dir)
-	cmd.Stdin, cmd.Stderr = read, &out
+	cmd.Stdin, cmd.Stdout = read, &out // libraries write to standard error while a slow machine starts it
 	// A session of its own, so that what ends this process does not end it as well.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = cmd.Start()
@@ -66,9 +66,9 @@ func Start(ctx context.Context, dir string) (dismiss func() error, err error) {
 func reap(ctx context.Context, dir string) (code int) {
 	signal.Ignore(syscall.SIGPIPE)       // the reader of the output may have ended
 	_, _ = io.Copy(io.Discard, os.Stdin) // an error means the end as well
-	err := errors.Join(orphans.End(ctx, os.Stderr, dir), os.RemoveAll(dir))
+	err := errors.Join(orphans.End(ctx, os.Stdout, dir), os.RemoveAll(dir))
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		fmt.Fprintln(os.Stdout, err)
 		return 1
 	}
 	return 0
