@@ -19,7 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -193,8 +192,9 @@ func (r *Controller) compare(ctx context.Context, of olm.Catalog, digest string,
 	if key == "" {
 		return errors.New("the names of the catalog are too long for a record")
 	}
-	stored := &corev1.ConfigMap{}
-	err = r.reader.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: catalog.RecordsName}, stored)
+	stored := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: catalog.RecordsName,
+		Labels: map[string]string{metakey.ManagedBy: owned.ManagedBy}}}
+	err = r.reader.Get(ctx, client.ObjectKeyFromObject(stored), stored) // leaves it as it is if there is none yet
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read ConfigMap %s/%s: %w", r.Namespace, catalog.RecordsName, err)
 	}
@@ -215,10 +215,6 @@ func (r *Controller) compare(ctx context.Context, of olm.Catalog, digest string,
 	}
 	stored.Data[key] = next.Text
 	r.Full("records", "", share(stored.Data, asking(s), s))
-	if stored.ResourceVersion == "" { // there is none yet
-		stored.ObjectMeta = metav1.ObjectMeta{Namespace: r.Namespace, Name: catalog.RecordsName,
-			Labels: map[string]string{metakey.ManagedBy: owned.ManagedBy}}
-	}
 	if err := r.Writer.Put(ctx, stored); err != nil { // after a conflict everything is read again
 		return fmt.Errorf("write ConfigMap %s/%s: %w", r.Namespace, catalog.RecordsName, err)
 	}

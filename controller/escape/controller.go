@@ -20,8 +20,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,6 +35,7 @@ import (
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
+	"github.com/opgate/opgate/stream"
 )
 
 const (
@@ -46,6 +45,10 @@ const (
 	// settling is the time after its start in which a replica may not receive reviews yet: endpoints and proxies follow
 	// its readiness.
 	settling = time.Minute
+	// retryDelay is the requeue delay while the input is not complete.
+	retryDelay = time.Second
+	// maxRecords bounds the records in the Lease; further ones are counted and reported until the next restart.
+	maxRecords = 100
 )
 
 // Controller detects escapes on the leader. All fields are required unless they have a default.
@@ -53,6 +56,8 @@ type Controller struct {
 	apply.Shared
 	// Lease stores the escapes.
 	Lease *manager.Lease
+	// Streams reads complete ClusterServiceVersions.
+	Streams *stream.Client
 	// ExcludedNamespaces are those that the webhook configurations exclude.
 	ExcludedNamespaces []string
 	// Changed is called with the namespace of an escape that was found, or that is resolved.
@@ -61,8 +66,6 @@ type Controller struct {
 	queue manager.Queue[types.NamespacedName]
 	// started returns when this process had its first snapshot, which is the time of the first call.
 	started func() time.Time
-	// reader reads complete ClusterServiceVersions.
-	reader client.Reader
 	// outage returns the time since when no replica may have answered reviews; zero if none ever did.
 	outage func() time.Time
 	// judged are the candidates that were judged. There is one worker.
@@ -76,7 +79,8 @@ type Controller struct {
 func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	c.started = sync.OnceValue(c.Now)
 	c.Store.Subscribe(func(*snapshot.Change) { c.started() })
-	c.reader, c.outage, c.judged = mgr.GetAPIReader(), c.Lease.LastRenewal, map[types.UID]bool{}
+	c.outage, c.judged = c.Lease.LastRenewal, map[types.UID]bool{}
+	c.records.Store(&[]record{})
 	c.Lease.OnAcquired(func(annotations map[string]string) {
 		var records []record
 		if text := annotations[metakey.UnreviewedInstalls]; text != "" {
@@ -119,9 +123,6 @@ func (c *Controller) changed(change *snapshot.Change) {
 	}
 }
 
-// retryDelay is the requeue delay while the input is not complete.
-const retryDelay = time.Second
-
 // candidate reports whether admission may not have reviewed a ClusterServiceVersion. Creation times have a resolution
 // of seconds.
 func (c *Controller) candidate(o *snapshot.Object) bool {
@@ -129,8 +130,7 @@ func (c *Controller) candidate(o *snapshot.Object) bool {
 	if last.IsZero() || o.Copied() || slices.Contains(c.ExcludedNamespaces, o.Namespace) {
 		return false
 	}
-	created := o.CreationTimestamp
-	return !created.Time.Before(last.Add(-skew)) && !created.After(c.until())
+	return !o.CreationTimestamp.Time.Before(last.Add(-skew)) && !o.CreationTimestamp.After(c.until())
 }
 
 // until returns the time from which this replica is sure to receive reviews.
@@ -199,16 +199,17 @@ func (c *Controller) store(ctx context.Context, one record) error {
 	}
 	claims := make([]fair.Claim[*record], len(all))
 	for i := range all {
-		r := &all[i]
-		claims[i] = fair.Claim[*record]{Origin: fair.Origin{Namespace: r.Namespace, Name: r.Name}, Row: r, Weight: 1}
+		of := fair.Origin{Namespace: all[i].Namespace, Name: all[i].Name}
+		claims[i] = fair.Claim[*record]{Origin: of, Row: &all[i], Weight: 1}
 	}
 	kept, left := fair.Within(claims, maxRecords)
 	c.Full("escapes", "", left)
-	text, err := []byte(nil), error(nil)
-	if len(kept) > 0 {
-		if text, err = json.Marshal(fair.Rows(kept)); err != nil {
-			return err
-		}
+	text, err := json.Marshal(fair.Rows(kept))
+	if err != nil {
+		return err
+	}
+	if len(kept) == 0 {
+		text = nil // removes it
 	}
 	err = c.Lease.Annotate(ctx, metakey.UnreviewedInstalls, string(text))
 	c.Writer.Metrics.Wrote(apply.Update, "Lease", err)
@@ -216,48 +217,34 @@ func (c *Controller) store(ctx context.Context, one record) error {
 		return err
 	}
 	c.records.Store(&all)
-	if len(one.Reasons) == 0 {
-		c.Log.Info("escape is gone, or allowed now", "namespace", one.Namespace, "name", one.Name)
-	}
 	c.Changed(one.Namespace)
 	return nil
 }
 
 // read reads a complete ClusterServiceVersion; nil if it has changed.
 func (c *Controller) read(ctx context.Context, head *snapshot.Object) (*olm.CSV, error) {
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(snapshot.ClusterServiceVersions.GroupVersionKind)
-	if err := c.reader.Get(ctx, head.Key(), u); err != nil {
+	raw, err := c.Streams.Get(ctx, snapshot.ClusterServiceVersions.GroupVersionResource(), head.Key())
+	if err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	if u.GetUID() != head.UID {
+	csv, err := olm.Decode[olm.CSV](raw)
+	if err == nil && csv.Metadata.UID != string(head.UID) {
 		return nil, nil
 	}
-	raw, err := json.Marshal(u.Object)
-	if err != nil {
-		return nil, err
-	}
-	return olm.Decode[olm.CSV](raw)
+	return csv, err
 }
 
 // before reports whether a policy existed before a ClusterServiceVersion. Creation times have a resolution of seconds:
 // one created in the same second as the policy is not reported.
 func before(current *snapshot.Snapshot, ns *state.Namespace, by verdict.PolicyRef, csv *snapshot.Object) bool {
-	var created metav1.Time
-	if o := current.Find(snapshot.Constraints, types.NamespacedName{Name: by.Name}); o != nil &&
-		by.Kind == verdict.KindConstraint {
-		created = o.CreationTimestamp
-	}
 	for _, p := range ns.Policies() {
 		if p.Object != nil && p.Ref() == by {
-			created = p.Object.CreationTimestamp
+			return p.Object.CreationTimestamp.Before(&csv.CreationTimestamp)
 		}
 	}
-	return !created.IsZero() && created.Before(&csv.CreationTimestamp)
+	o := current.Find(snapshot.Constraints, types.NamespacedName{Name: by.Name})
+	return by.Kind == verdict.KindConstraint && o != nil && o.CreationTimestamp.Before(&csv.CreationTimestamp)
 }
-
-// maxRecords bounds the records in the Lease; further ones are counted and reported until the next restart.
-const maxRecords = 100
 
 // record is one ClusterServiceVersion that admission would have refused.
 type record struct {
@@ -281,12 +268,7 @@ func (r *record) message() string {
 }
 
 // all returns the known escapes.
-func (c *Controller) all() []record {
-	if records := c.records.Load(); records != nil {
-		return *records
-	}
-	return nil
-}
+func (c *Controller) all() []record { return *c.records.Load() }
 
 // ByConstraint returns the number of ClusterServiceVersions that a Constraint refuses.
 func (c *Controller) ByConstraint(name string) int {

@@ -32,9 +32,6 @@ type Controller struct {
 	queue manager.Queue[string]
 }
 
-// labelInstalled is the value of metakey.Record, by which an administrator finds all records.
-const labelInstalled = "installed"
-
 // AddTo adds the controller to the manager of the leader.
 func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	c.Client = mgr.GetClient()
@@ -75,24 +72,21 @@ func (c *Controller) Reconcile(ctx context.Context, namespace string) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name,
-		Labels: map[string]string{metakey.ManagedBy: owned.ManagedBy, metakey.Record: labelInstalled}},
+		Labels: map[string]string{metakey.ManagedBy: owned.ManagedBy, metakey.Record: "installed"}},
 		Data: map[string]string{state.RecordKey: encoded}}
 	if stored != nil {
 		object.UID, object.ResourceVersion = stored.UID, stored.ResourceVersion
 	}
-	var err error
+	write := c.Writer.Put
 	if encoded == "" {
-		err = c.Writer.Delete(ctx, object)
-	} else {
-		err = c.Writer.Put(ctx, object)
+		write = c.Writer.Delete
 	}
-	switch {
+	switch err := write(ctx, object); {
 	case apply.Outdated(err):
 		return ctrl.Result{}, nil // the snapshot is older than the ConfigMap, whose event enqueues the namespace
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("write ConfigMap %s: %w", key, err)
 	}
-	c.Log.V(1).Info("recorded what is installed", "namespace", namespace, "ended", encoded == "")
 	return ctrl.Result{}, nil
 }
 

@@ -124,7 +124,7 @@ func TestDocumentedRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	if command := "kubectl delete configmaps --namespace opgate-system -l " + metakey.Record + "=" +
-		labelInstalled; !strings.Contains(string(manual), command+"\n") {
+		"installed"; !strings.Contains(string(manual), command+"\n") {
 		t.Errorf("docs/install.md has no command %s", command)
 	}
 }

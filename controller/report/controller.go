@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
-	crcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/opgate/opgate/controller/apply"
@@ -81,9 +80,6 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	named := fields.OneTermEqualSelector(metav1.ObjectNameField, Name).String()
 	informer := dynamicinformer.NewFilteredDynamicInformer(client, resource, metav1.NamespaceAll, 0, cache.Indexers{},
 		func(o *metav1.ListOptions) { o.FieldSelector = named }).Informer()
-	if err := informer.SetTransform(crcache.TransformStripManagedFields()); err != nil {
-		return err
-	}
 	if c.reports, err = watched.NewWatch(informer, c.reportChanged,
 		c.Log.WithValues("resource", resource.Resource)); err != nil {
 		return fmt.Errorf("watch Reports: %w", err)
@@ -187,7 +183,9 @@ func (c *Controller) reconcile(
 	ctx context.Context, ns *state.Namespace, now time.Time, owner *metav1.OwnerReference,
 ) error {
 	namespace := ns.Name()
-	next, live := reportOf(ns, now), c.live(namespace)
+	stored, _, _ := c.reports.Informer.GetStore().GetByKey(namespace + "/" + Name) // it returns no errors
+	live, _ := stored.(*unstructured.Unstructured)                                 // nil if there is none
+	next := reportOf(ns, now)
 	switch {
 	case ns.Deleting() || next == nil && live == nil:
 		return nil
@@ -222,15 +220,6 @@ func (c *Controller) reconcile(
 	c.Log.Info("report written", "namespace", namespace, "pass", next.Summary.Pass, "fail", next.Summary.Fail,
 		"warn", next.Summary.Warn, "skip", next.Summary.Skip)
 	return nil
-}
-
-// live returns the Report of a namespace as last observed, nil if there is none. It must not be modified.
-func (c *Controller) live(namespace string) *unstructured.Unstructured {
-	object, exists, err := c.reports.Informer.GetStore().GetByKey(namespace + "/" + Name)
-	if err != nil || !exists {
-		return nil
-	}
-	return object.(*unstructured.Unstructured)
 }
 
 // ours reports whether a Report is one of Opgate: by its label or, where another client has removed that, by its owner.

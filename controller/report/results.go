@@ -35,12 +35,6 @@ const (
 // order is how results are sorted: what is cut off matters least.
 var order = []reports.Result{fail, warn, pass, skip}
 
-// source is the source of all results.
-const source = "opgate"
-
-// unjudgedPolicy is the policy of a result that no policy and no Constraint has.
-const unjudgedPolicy = "none"
-
 // PropertyDecision is the property of a failed result that distinguishes what is held until something else happens from
 // what is denied.
 const PropertyDecision = "decision"
@@ -52,7 +46,7 @@ func reportOf(ns *state.Namespace, now time.Time) *reports.Report {
 	if len(inspected) == 0 {
 		return nil
 	}
-	r := &reports.Report{Source: source, Scope: &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace",
+	r := &reports.Report{Source: "opgate", Scope: &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace",
 		Name: ns.Name()}}
 	for i := range inspected {
 		r.Results = append(r.Results, resultsOf(ns, &inspected[i])...)
@@ -78,7 +72,7 @@ func resultsOf(ns *state.Namespace, o *rules.Inspected) (results []reports.Repor
 	subject := []corev1.ObjectReference{{APIVersion: olm.InstallPlanGVK.GroupVersion().String(), Kind: o.Kind,
 		Namespace: ns.Name(), Name: o.Name}}
 	add := func(result reports.Result, policy string, rule verdict.RuleID, message string) *reports.ReportResult {
-		results = append(results, reports.ReportResult{Policy: cmp.Or(policy, unjudgedPolicy), Rule: string(rule),
+		results = append(results, reports.ReportResult{Policy: cmp.Or(policy, "none"), Rule: string(rule),
 			Result: result, Subjects: subject,
 			Scored: result == fail || result == pass, Description: text.Truncate(message, maxMessage)})
 		return &results[len(results)-1]

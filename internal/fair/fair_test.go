@@ -80,7 +80,6 @@ var cuts = map[string]string{
 	"catalog/record.go":                               "examples of one poll, for a message",
 	"catalog/heads.go":                                "versions of one package of one catalog, in a table that is shared",
 	"certs/rotation.go":                               "certificates of Opgate",
-	"cmd/opgate/plugin/complete.go":                   "what a command shows",
 	"cmd/opgate/plugin/plugin.go":                     "what a command shows",
 	"controller/policy/watches/trim.go":               "one text",
 	"controller/constraint/status.go":                 "faults of one Constraint, for its status",

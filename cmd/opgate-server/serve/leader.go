@@ -98,7 +98,7 @@ func (p *process) controllers(lease *manager.Lease, known *packages.Cache) (all 
 		return nil
 	}
 	constraint.RegisterMetrics(metrics.Registry, named, leading, p.now)
-	unreviewed := &escape.Controller{Shared: shared("escapes"), Lease: lease, ExcludedNamespaces: p.unjudged()}
+	unreviewed := &escape.Controller{Shared: shared("escapes"), Lease: lease, Streams: p.streams, ExcludedNamespaces: p.unjudged()}
 	unreviewed.RegisterMetrics(metrics.Registry, leading)
 	constraints := &constraint.Controller{Shared: shared("constraints"), Escaped: unreviewed.ByConstraint, Grants: p.grants}
 	enqueue := func(string) {}
