@@ -43,7 +43,6 @@ func inBubble(t *testing.T, test func(t *testing.T, f *fixture)) {
 			at("clusterserviceversions", "shop/etcdoperator.v1"): before, at("installplans", "shop/p"): plan,
 			"configmaps olm/bundle": unpacked(t, "1", managed, csvJSON(t, "etcdoperator.v2", "secrets"))}}}
 		f.Cache = New(Options{Source: f.store, Panics: panics.NewRecorder(prometheus.NewRegistry(), logr.Discard()),
-			Log: logr.Discard(), Now: time.Now,
 			Changed: func(namespace string) {
 				if namespace != "shop" {
 					t.Errorf("changed: %s", namespace)
