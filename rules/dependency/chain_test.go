@@ -97,7 +97,7 @@ func TestChain(t *testing.T) {
 			want: `Policy shop/app waits for "\x1b[2J" shop/"x\ny" ("\a")`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := NewGraph(c.policies, c.sets).Chain(app(), c.template); got != c.want {
+			if got := newGraph(c.policies, c.sets).Chain(app(), c.template); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
@@ -110,7 +110,7 @@ func TestChain(t *testing.T) {
 
 // TestLongChain: the message is bounded, and so is the traversal.
 func TestLongChain(t *testing.T) {
-	got := NewGraph(chainOf(10_000), nil).Chain(PolicyRef("shop", "p0"), "t")
+	got := newGraph(chainOf(10_000), nil).Chain(PolicyRef("shop", "p0"), "t")
 	if steps := strings.Count(got, "Policy shop/"); steps != 1+maxSteps ||
 		!strings.HasSuffix(got, "Policy shop/p10 (Pending, want Compliant), which waits for more") {
 		t.Errorf("%d steps: %s", steps, got)

@@ -25,20 +25,6 @@ type producer struct {
 	template int
 }
 
-// NewGraph returns the graph of Policies and PolicySets.
-func NewGraph(policies []*Policy, sets []*Set) *Graph {
-	var g Graph
-	ps, ss, producers := g.policies.Edit(), g.sets.Edit(), g.producers.Edit()
-	for _, p := range policies {
-		ps.Set(p.Ref(), p)
-		p.produce(producers)
-	}
-	for _, s := range sets {
-		ss.Set(s.Ref(), s)
-	}
-	return &Graph{policies: ps.Next, sets: ss.Next, producers: producers.Next}
-}
-
 // produces returns the objects that the templates of a Policy create, by the index of the template.
 func (p *Policy) produces(yield func(object Ref, template int)) {
 	for i := range p.Templates {
