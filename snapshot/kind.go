@@ -224,7 +224,7 @@ func decodeDefinition(raw []byte) (any, error) {
 		Metadata struct {
 			olm.ObjectMeta
 			Labels      map[string]string `json:"labels"`
-			Annotations json.RawMessage   `json:"annotations"`
+			Annotations map[string]string `json:"annotations"`
 		} `json:"metadata"`
 		Spec struct {
 			Group    string                                        `json:"group"`
@@ -242,16 +242,16 @@ func decodeDefinition(raw []byte) (any, error) {
 		return nil, err
 	}
 	o.Metadata.ResourceVersion = ""
+	annotations, _ := json.Marshal(o.Metadata.Annotations) // decoded JSON always encodes, sorted
 	d := &Definition{
 		Metadata: o.Metadata.ObjectMeta,
 		Group:    o.Spec.Group,
 		// Requested names may be taken; the accepted ones count.
-		Kind:       cmp.Or(o.Status.AcceptedNames.Kind, o.Spec.Names.Kind),
-		Plural:     cmp.Or(o.Status.AcceptedNames.Plural, o.Spec.Names.Plural),
-		Namespaced: o.Spec.Scope == apiextensionsv1.NamespaceScoped,
-		Template:   o.Metadata.Labels[metakey.PolicyType] == dependency.LabelTemplateValue,
-
-		Annotations: sha256.Sum256(o.Metadata.Annotations), // which the API server sorts
+		Kind:        cmp.Or(o.Status.AcceptedNames.Kind, o.Spec.Names.Kind),
+		Plural:      cmp.Or(o.Status.AcceptedNames.Plural, o.Spec.Names.Plural),
+		Namespaced:  o.Spec.Scope == apiextensionsv1.NamespaceScoped,
+		Template:    o.Metadata.Labels[metakey.PolicyType] == dependency.LabelTemplateValue,
+		Annotations: sha256.Sum256(annotations),
 	}
 	for label := range o.Metadata.Labels {
 		if strings.HasPrefix(label, olm.Group+"/") {

@@ -46,7 +46,7 @@ type Options struct {
 	// Source reads objects. Required.
 	Source Source
 	// Watch calls changed with each ConfigMap that OLM manages, and each CustomResourceDefinition, that is written or
-	// deleted, until the context ends. It is called when the first plan is asked for. Default: nothing is watched.
+	// deleted, until the context ends. It is called when the first plan is asked for. Required.
 	Watch func(ctx context.Context, changed func(resource string, key types.NamespacedName))
 	// Changed is called with the namespace of each plan whose changes differ from before. It must not block. Required.
 	Changed func(namespace string)
@@ -117,9 +117,7 @@ func (c *Cache) Start(ctx context.Context) error {
 	})
 	select {
 	case <-c.asked:
-		if c.Watch != nil {
-			c.Watch(ctx, c.objectChanged)
-		}
+		c.Watch(ctx, c.objectChanged)
 	case <-ctx.Done():
 	}
 	running.Wait()

@@ -181,12 +181,10 @@ func (c *Cache) begin(q query) bool {
 		return true
 	}
 	c.queue.Forget(q)
-	switch {
-	case e == nil: // dropped in the meantime
-	case e.content == nil:
-		delete(c.entries, q)
-	default:
+	if e != nil && e.content != nil {
 		e.stale = true
+	} else {
+		delete(c.entries, q)
 	}
 	return false
 }

@@ -99,10 +99,7 @@ func (r *Resolver) publish(key types.NamespacedName, e *entry, found *snapshot.C
 	}
 	e.published = found
 	r.mu.Unlock()
-
-	given := *found // a copy, since the reader may modify it
-	given.Policy, given.Problems = found.Policy.DeepCopy(), slices.Clone(found.Problems)
-	r.o.Publish(key, given)
+	r.o.Publish(key, *found)
 }
 
 // resolveParts writes the resolved parts into a policy.

@@ -108,8 +108,7 @@ func (l *limits) bounded(text string) (string, error) {
 	if len(text) > maxText {
 		return "", fmt.Errorf("it is longer than %d KiB", maxText>>10)
 	}
-	const name = "policy"
-	tree := parse.New(name)
+	tree := parse.New("policy")
 	tree.Mode = parse.SkipFuncCheck
 	trees := map[string]*parse.Tree{}
 	if _, err := tree.Parse(text, "{{", "}}", trees); err != nil {
