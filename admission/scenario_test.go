@@ -240,14 +240,16 @@ func namespace(name string) *unstructured.Unstructured {
 func catalogsOf(t *testing.T, s *scenario.Scenario) *packages.Cache {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var items []json.RawMessage
 		for _, u := range s.Catalog {
-			if strings.HasSuffix(r.URL.Path, "/namespaces/"+u.GetNamespace()+"/packagemanifests/"+u.GetName()) {
-				w.Header().Set("Content-Type", "application/json")
-				_, _ = w.Write(raw(t, u)) // the client closed the connection; the test fails there
-				return
+			if strings.HasSuffix(r.URL.Path, "/namespaces/"+u.GetNamespace()+"/packagemanifests") &&
+				r.URL.Query().Get("fieldSelector") == "metadata.name="+u.GetName() {
+				items = append(items, raw(t, u))
 			}
 		}
-		http.NotFound(w, r)
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": olm.PackageManifests.GroupVersion().String(),
+			"kind": "PackageManifestList", "items": items}) // the client closed the connection; the test fails there
 	}))
 	t.Cleanup(server.Close)
 	client, err := dynamic.NewForConfig(&rest.Config{Host: server.URL})

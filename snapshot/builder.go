@@ -189,7 +189,7 @@ type Completer interface {
 // Completion is the result of completing one state of a policy on this cluster.
 type Completion struct {
 	// Policy is a copy of the policy with its spec completed as far as possible. It counts only for the same UID and
-	// generation. Its status may be older than the stored one.
+	// generation. Its status may be older than the stored one. It must not be modified.
 	Policy *policyv1beta2.OperatorPolicy
 	// Problems are why the spec is not complete, as complete sentences with field paths; nil if it is. The fields that
 	// they name are as they were written. With any problem the policy holds what it governs.

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"reflect"
 	"testing"
@@ -91,7 +92,7 @@ func TestDefinition(t *testing.T) {
 				test.change(object)
 			}
 			want := &Definition{Metadata: olm.ObjectMeta{Name: "widgets.example.com"}, Group: "example.com", Kind: "Widget", Plural: "widgets", Versions: []string{"v1"},
-				Storage: "v1", Namespaced: true, Established: true}
+				Storage: "v1", Namespaced: true, Established: true, Annotations: sha256.Sum256([]byte("null"))}
 			if test.want != nil {
 				test.want(want)
 			}

@@ -266,9 +266,6 @@ func sameDefinition(a, b *constraint.Definition) bool {
 		a.Waits == b.Waits && operatorpolicy.SameEnded(a.Exceptions, b.Exceptions)
 }
 
-// maxGraphChanges is the number of changes of Policies and PolicySets from which on the graph is rebuilt.
-const maxGraphChanges = 64
-
 // updateGraph applies changes of Policies and PolicySets to the graph.
 func (d *draft) updateGraph() {
 	var changes []ObjectChange
@@ -281,9 +278,10 @@ func (d *draft) updateGraph() {
 			definitions = true
 		}
 	}
-	if rescoped := definitions && d.rescope(); len(changes) > maxGraphChanges || rescoped && d.next.graph != nil {
-		d.next.graph = d.graph()
-		return
+	if definitions && d.rescope() {
+		for o := range d.next.AllObjects(Policies) {
+			changes = append(changes, ObjectChange{Now: o})
+		}
 	}
 	for _, c := range changes {
 		o := c.Object()
@@ -298,20 +296,6 @@ func (d *draft) updateGraph() {
 			d.next.graph = d.next.graph.Without(dependency.SetRef(o.Namespace, o.Name))
 		}
 	}
-}
-
-func (d *draft) graph() *dependency.Graph {
-	var policies []*dependency.Policy
-	for _, o := range d.next.Objects(Policies, InCluster()) {
-		policies = append(policies, d.Scoped(o.Policy()))
-	}
-	var sets []*dependency.Set
-	for _, o := range d.next.Objects(PolicySets, InCluster()) {
-		if read := o.PolicySet().Read; read != nil {
-			sets = append(sets, read)
-		}
-	}
-	return dependency.NewGraph(policies, sets)
 }
 
 // resuspend judges again where Policies suspend something else than before, or for another reason.

@@ -2,9 +2,8 @@ package snapshot
 
 import (
 	"cmp"
-	"fmt"
-	"hash/fnv"
-	"maps"
+	"crypto/sha256"
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -212,7 +211,7 @@ type Definition struct {
 	Operators []string
 	// Annotations is a digest of the annotations: after granting a right, an administrator annotates the definition to
 	// have forbidden watches retried at once.
-	Annotations uint64
+	Annotations [sha256.Size]byte
 }
 
 // GroupKind returns the kind that is defined.
@@ -243,16 +242,16 @@ func decodeDefinition(raw []byte) (any, error) {
 		return nil, err
 	}
 	o.Metadata.ResourceVersion = ""
+	annotations, _ := json.Marshal(o.Metadata.Annotations) // decoded JSON always encodes, sorted
 	d := &Definition{
 		Metadata: o.Metadata.ObjectMeta,
 		Group:    o.Spec.Group,
 		// Requested names may be taken; the accepted ones count.
-		Kind:       cmp.Or(o.Status.AcceptedNames.Kind, o.Spec.Names.Kind),
-		Plural:     cmp.Or(o.Status.AcceptedNames.Plural, o.Spec.Names.Plural),
-		Namespaced: o.Spec.Scope == apiextensionsv1.NamespaceScoped,
-		Template:   o.Metadata.Labels[metakey.PolicyType] == dependency.LabelTemplateValue,
-
-		Annotations: digest(o.Metadata.Annotations),
+		Kind:        cmp.Or(o.Status.AcceptedNames.Kind, o.Spec.Names.Kind),
+		Plural:      cmp.Or(o.Status.AcceptedNames.Plural, o.Spec.Names.Plural),
+		Namespaced:  o.Spec.Scope == apiextensionsv1.NamespaceScoped,
+		Template:    o.Metadata.Labels[metakey.PolicyType] == dependency.LabelTemplateValue,
+		Annotations: sha256.Sum256(annotations),
 	}
 	for label := range o.Metadata.Labels {
 		if strings.HasPrefix(label, olm.Group+"/") {
@@ -274,16 +273,4 @@ func decodeDefinition(raw []byte) (any, error) {
 			c.Status == apiextensionsv1.ConditionTrue && len(d.Versions) > 0
 	}
 	return d, nil
-}
-
-// digest returns a digest of annotations, in any order; 0 for none.
-func digest(annotations map[string]string) uint64 {
-	if len(annotations) == 0 {
-		return 0
-	}
-	h := fnv.New64a()
-	for _, key := range slices.Sorted(maps.Keys(annotations)) {
-		_, _ = fmt.Fprintf(h, "%q=%q,", key, annotations[key]) // a hash does not fail
-	}
-	return h.Sum64()
 }

@@ -191,8 +191,7 @@ type mirror struct {
 	// known is closed once the objects have been listed and passed on, or it is known that there can be none.
 	known chan struct{}
 	once  sync.Once
-
-	mu      sync.Mutex
+	// objects are written by one reflector at a time.
 	objects map[types.NamespacedName]*Object
 }
 
@@ -204,8 +203,6 @@ func newMirror(changed func(old, now *Object)) *mirror {
 
 // Add implements cache.ReflectorStore, as all methods do.
 func (m *mirror) Add(object any) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.set(object.(*Object))
 	return nil
 }
@@ -215,8 +212,6 @@ func (m *mirror) Update(object any) error { return m.Add(object) }
 
 // Delete removes an object.
 func (m *mirror) Delete(object any) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	gone := object.(*Object)
 	m.remove(gone.Key(), gone.ResourceVersion)
 	return nil
@@ -224,8 +219,6 @@ func (m *mirror) Delete(object any) error {
 
 // Replace sets all objects.
 func (m *mirror) Replace(objects []any, version string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	listed := make(map[types.NamespacedName]bool, len(objects))
 	for _, object := range objects {
 		o := object.(*Object)

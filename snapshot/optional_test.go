@@ -22,7 +22,7 @@ func definitionOf(kind *Kind, version string) string {
 	return fmt.Sprintf(`{"metadata":{"name":%q,"resourceVersion":%q},"spec":{"group":%q,"scope":"Cluster",
 		"names":{"kind":%q,"plural":%q},"versions":[{"name":"v1","served":true,"storage":true}]},
 		"status":{"conditions":[{"type":"Established","status":"True"}]}}`,
-		kind.definition(), version, kind.Group, kind.Kind, kind.Resource)
+		kind.Resource+"."+kind.Group, version, kind.Group, kind.Kind, kind.Resource)
 }
 
 // TestFeedWithoutDefinition: what only the leader needs is not asked for before its definition is established, and

@@ -288,12 +288,9 @@ func (f *Feed) followDefined(last, next *Snapshot) {
 	}
 }
 
-// definition returns the name of the CustomResourceDefinition of the kind.
-func (k *Kind) definition() string { return k.Resource + "." + k.Group }
-
 // Serves reports whether an optional kind of the leader is defined on the cluster, as far as this replica knows.
 func (s *Snapshot) Serves(kind *Kind) bool {
-	d := s.Find(CustomResourceDefinitions, types.NamespacedName{Name: kind.definition()}).Definition()
+	d := s.Find(CustomResourceDefinitions, types.NamespacedName{Name: kind.Resource + "." + kind.Group}).Definition()
 	return d != nil && d.Established && slices.Contains(d.Versions, kind.Version)
 }
 

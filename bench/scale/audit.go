@@ -51,7 +51,7 @@ func (r *request) byOpgate() bool {
 		r.Object.Resource == "":
 		return false
 	}
-	return r.Verb != "get" || r.Object.Resource != "packagemanifests"
+	return r.Object.Resource != "packagemanifests" || r.Object.Name == ""
 }
 
 // auditLog reads an audit log while it is written, each line once.

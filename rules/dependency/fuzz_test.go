@@ -44,7 +44,7 @@ func FuzzRead(f *testing.F) {
 		scoped := read.Scoped(p, func(_, kind string) bool { return len(kind)%2 == 0 })
 		checkRead(t, p, read)
 		checkRead(t, p, scoped)
-		g := NewGraph([]*Policy{read}, nil)
+		g := newGraph([]*Policy{read}, nil)
 		if cycle := g.PolicyCycle("shop", "app"); cycle != nil {
 			checkWay(t, g, cycle[0], cycle)
 		}

@@ -29,18 +29,6 @@ type producer struct {
 	template int
 }
 
-// NewGraph returns the graph of Policies and PolicySets.
-func NewGraph(policies []*Policy, sets []*Set) *Graph {
-	e := (&Graph{}).edit()
-	for _, p := range policies {
-		e.set(p.Ref(), node{policy: p})
-	}
-	for _, s := range sets {
-		e.set(s.Ref(), node{set: s})
-	}
-	return e.graph()
-}
-
 // produces returns the objects that the templates of a Policy create, by the index of the template.
 func (p *Policy) produces(yield func(object Ref, template int)) {
 	for i := range p.Templates {

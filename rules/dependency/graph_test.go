@@ -27,7 +27,7 @@ func graphOf(t testing.TB, lines ...string) *Graph {
 		}
 		policies = append(policies, policyLine(t, line))
 	}
-	return NewGraph(policies, sets)
+	return newGraph(policies, sets)
 }
 
 func policyLine(t testing.TB, line string) *Policy {
@@ -167,7 +167,7 @@ func chainOf(n int) []*Policy {
 func TestLongCycle(t *testing.T) {
 	const n = 10_000
 	policies := chainOf(n)
-	g := NewGraph(policies, nil)
+	g := newGraph(policies, nil)
 	if c := g.Cycle(PolicyRef("shop", "p0")); c != nil {
 		t.Fatal("it is open")
 	}
@@ -191,7 +191,7 @@ func TestLongCycle(t *testing.T) {
 			Dependencies: []*Dependency{{Ref: policies[(i+1)%n].Templates[0].Ref}}}}
 		ignoring[i] = &p
 	}
-	if c := NewGraph(ignoring, nil).PolicyCycle("shop", "p7"); len(c) != n+1 {
+	if c := newGraph(ignoring, nil).PolicyCycle("shop", "p7"); len(c) != n+1 {
 		t.Errorf("%d steps, want %d", len(c), n+1)
 	}
 	if g.Cycle(PolicyRef("shop", "p0")) != nil {
@@ -307,7 +307,7 @@ func TestCyclesOfGeneratedGraphs(t *testing.T) {
 	for seed := range uint64(runs) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		policies, sets := generated(r)
-		g := NewGraph(policies, sets)
+		g := newGraph(policies, sets)
 		dist := distances(policies, sets)
 		from := []Ref{}
 		for _, p := range policies {
@@ -391,7 +391,7 @@ func TestGraphOfManyChanges(t *testing.T) {
 			default:
 				g, policies[p.Name] = g.WithPolicy(p), p
 			}
-			want := NewGraph(slices.Collect(maps.Values(policies)), slices.Collect(maps.Values(sets)))
+			want := newGraph(slices.Collect(maps.Values(policies)), slices.Collect(maps.Values(sets)))
 			for i := range names {
 				for _, at := range []Ref{PolicyRef("shop", fmt.Sprint("p", i)), SetRef("shop", fmt.Sprint("s", i%3)),
 					{PolicyGroup, "ConfigurationPolicy", "shop", fmt.Sprint("t", i%16)}} {
@@ -433,4 +433,16 @@ func TestReadSet(t *testing.T) {
 			t.Errorf("generation %d was evaluated: %+v", observed, got)
 		}
 	}
+}
+
+// newGraph returns the graph of Policies and PolicySets, built at once.
+func newGraph(policies []*Policy, sets []*Set) *Graph {
+	e := (&Graph{}).edit()
+	for _, p := range policies {
+		e.set(p.Ref(), node{policy: p})
+	}
+	for _, s := range sets {
+		e.set(s.Ref(), node{set: s})
+	}
+	return e.graph()
 }

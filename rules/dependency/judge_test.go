@@ -36,7 +36,7 @@ func policySet(name string, members ...policyv1beta1.NonEmptyString) *policyv1be
 
 // TestPoliciesNamedAsAttacks judges Policies beside db, which waits for app, and PolicySet all, which has app.
 func TestPoliciesNamedAsAttacks(t *testing.T) {
-	graph := NewGraph([]*Policy{Read(policyOf(t, "db", "Policy app"))}, []*Set{ReadSet(policySet("all", "app"))})
+	graph := newGraph([]*Policy{Read(policyOf(t, "db", "Policy app"))}, []*Set{ReadSet(policySet("all", "app"))})
 	changed := func(p *policyv1.Policy, change func(p *policyv1.Policy)) *policyv1.Policy {
 		change(p)
 		return p
@@ -144,7 +144,7 @@ func policyText(v *verdict.Verdict) string {
 }
 
 func TestPolicySetsNamedAsAttacks(t *testing.T) {
-	graph := NewGraph([]*Policy{
+	graph := newGraph([]*Policy{
 		Read(policyOf(t, "app", "PolicySet all")), Read(policyOf(t, "db")), Read(policyOf(t, "web", "Policy app")),
 	}, nil)
 	const denied = "Deny policyset shop/all: spec.policies[1]: PolicySet shop/all would wait for itself: PolicySet shop/all -> Policy shop/app -> PolicySet shop/all (policyset/dependency-cycle): remove the member, or what it waits for"

@@ -35,7 +35,7 @@ func TestCreatedBy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := guarded(t, on("Policy db"), `""`, "")
 			c.change(p)
-			g := NewGraph([]*Policy{p}, nil)
+			g := newGraph([]*Policy{p}, nil)
 			if got := g.CreatedBy(ref); got != c.want {
 				t.Errorf("it is created by %q, want %q", got, c.want)
 			}
@@ -72,7 +72,7 @@ func TestO15OrderCannotBeBypassed(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p := guarded(t, c.dependencies, c.reported, c.more)
 			p.Excluded = strings.Contains(c.name, "excluded")
-			g := NewGraph([]*Policy{p}, nil)
+			g := newGraph([]*Policy{p}, nil)
 			got, waits := g.Suspending(OperatorPolicyRef("shop", "guard"))
 			if got != c.want {
 				t.Errorf("suspended by %q, want %q", got, c.want)

@@ -5,15 +5,14 @@ package clusterversion
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/blang/semver/v4"
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -99,14 +98,11 @@ func (w *Watcher) Start(ctx context.Context) error {
 // kubernetesVersion truncates a gitVersion, such as v1.36.3-eks-1234+abc, to what OLM compares minKubeVersion with:
 // suffixes of vendors would make it a pre-release, which is less than the release.
 func kubernetesVersion(gitVersion string) (string, error) {
-	v := strings.TrimPrefix(gitVersion, "v")
-	if i := strings.IndexAny(v, "-+"); i >= 0 {
-		v = v[:i]
+	v, err := version.ParseGeneric(gitVersion)
+	if err != nil {
+		return "", err
 	}
-	if _, err := semver.Parse(v); err != nil {
-		return "", fmt.Errorf("version %q of the API server is not a semantic version: %w", gitVersion, err)
-	}
-	return v, nil
+	return fmt.Sprintf("%d.%d.%d", v.Major(), v.Minor(), v.Patch()), nil
 }
 
 // clusterVersions contain the version of OpenShift, or the one that it is being upgraded to.

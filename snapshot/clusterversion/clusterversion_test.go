@@ -28,7 +28,7 @@ func TestKubernetesVersion(t *testing.T) {
 		{"v1.35.0-rc.1+abc-def", "1.35.0"},
 		{"v1.32.7+abc-1", "1.32.7"},
 		{"v0.0.0-master+$Format:%H$", "0.0.0"},
-		{"v1.36", ""},
+		{"v1.36", "1.36.0"},
 		{"", ""},
 		{"latest", ""},
 	} {

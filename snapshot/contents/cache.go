@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/panics"
+	"github.com/opgate/opgate/internal/signal"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/change"
@@ -35,7 +35,7 @@ const (
 	firstRetry = 200 * time.Millisecond
 	lastRetry  = 2 * time.Minute
 	timeout    = 30 * time.Second
-	// maxEntries bounds the memory; beyond it the plan that was asked for least recently is dropped.
+	// maxEntries bounds the memory; beyond it a plan is dropped for each that is asked for.
 	maxEntries = 2000
 	// maxReads is the number of plans that are read at the same time, each with up to a few MiB of manifests.
 	maxReads = 2
@@ -46,25 +46,20 @@ type Options struct {
 	// Source reads objects. Required.
 	Source Source
 	// Watch calls changed with each ConfigMap that OLM manages, and each CustomResourceDefinition, that is written or
-	// deleted, until the context ends. It is called when the first plan is asked for. Default: nothing is watched.
+	// deleted, until the context ends. It is called when the first plan is asked for. Required.
 	Watch func(ctx context.Context, changed func(resource string, key types.NamespacedName))
 	// Changed is called with the namespace of each plan whose changes differ from before. It must not block. Required.
 	Changed func(namespace string)
 	// Panics records panics of reading hostile contents. Required.
 	Panics *panics.Recorder
-	// Log logs plans that cannot be read. Default: none.
-	Log logr.Logger
-	// Now is the clock. Required.
-	Now func() time.Time
 }
 
 // Cache answers from memory and reads in the background. It is safe for concurrent use; nothing is read before Start.
 type Cache struct {
 	Options
 	queue workqueue.TypedRateLimitingInterface[types.UID]
-	// asked is closed when the first plan is asked for.
+	// asked holds a token once a plan was asked for.
 	asked chan struct{}
-	first sync.Once
 
 	mu      sync.Mutex
 	entries map[types.UID]*entry
@@ -77,22 +72,20 @@ type entry struct {
 	plan         types.NamespacedName
 	digest       [sha256.Size]byte
 	replacements []state.Replacement
-	asked        time.Time
 	reading      *Reading
 	// before is the last successful reading from before the plan was approved.
-	before  *Reading
-	problem string
+	before *Reading
 }
 
 // New returns a cache. Start runs it.
 func New(o Options) *Cache {
-	return &Cache{Options: o, asked: make(chan struct{}), entries: map[types.UID]*entry{},
+	return &Cache{Options: o, asked: make(chan struct{}, 1), entries: map[types.UID]*entry{},
 		unpacked: map[types.UID][sha256.Size]byte{}, queue: supply.NewQueue[types.UID](firstRetry, lastRetry)}
 }
 
 // Get returns what a plan changes; nil while that is not known, and then it is being read. It implements rules.Changes.
 func (c *Cache) Get(plan *olm.InstallPlan, replacements []state.Replacement) *state.PlanChanges {
-	c.first.Do(func() { close(c.asked) })
+	signal.Put(c.asked)
 	id, digest := types.UID(plan.Metadata.UID), plan.ContentsDigest()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,11 +94,10 @@ func (c *Cache) Get(plan *olm.InstallPlan, replacements []state.Replacement) *st
 		if len(c.unpacked) >= maxEntries {
 			clear(c.unpacked)
 		}
-		supply.MakeRoom(c.entries, maxEntries, c.queue, func(e *entry) time.Time { return e.asked })
+		supply.MakeRoom(c.entries, maxEntries)
 		e = &entry{plan: types.NamespacedName{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name}}
 		c.entries[id] = e
 	}
-	e.asked = c.Now()
 	if e.digest != digest || !slices.Equal(e.replacements, replacements) {
 		e.digest, e.replacements, e.reading, e.before = digest, replacements, nil, nil
 		c.queue.Forget(id)
@@ -125,9 +117,7 @@ func (c *Cache) Start(ctx context.Context) error {
 	})
 	select {
 	case <-c.asked:
-		if c.Watch != nil {
-			c.Watch(ctx, c.objectChanged)
-		}
+		c.Watch(ctx, c.objectChanged)
 	case <-ctx.Done():
 	}
 	running.Wait()
@@ -138,8 +128,9 @@ func (c *Cache) Start(ctx context.Context) error {
 func (c *Cache) process(ctx context.Context, id types.UID) {
 	c.mu.Lock()
 	e := c.entries[id]
-	if e == nil {
+	if e == nil { // dropped in the meantime
 		c.mu.Unlock()
+		c.queue.Forget(id)
 		return
 	}
 	plan, replacements := e.plan, e.replacements
@@ -171,9 +162,8 @@ func (c *Cache) update(id types.UID, reading *Reading, err error) (changed bool)
 	if e == nil || err == nil && (reading.Plan != e.digest || !slices.Equal(reading.Replacements, e.replacements)) {
 		return false // dropped, or asked for in another state, in the meantime: Get has queued it, or will
 	}
-	problem := ""
 	if err != nil {
-		problem = err.Error()
+		problem := err.Error()
 		if apierrors.IsForbidden(err) {
 			problem += ": chart values " + grant.Contents.Value() + " and " + grant.CatalogNamespacesValue + " grant it"
 		}
@@ -187,13 +177,6 @@ func (c *Cache) update(id types.UID, reading *Reading, err error) (changed bool)
 			reading = e.beforeApproval(reading)
 		}
 		c.replaced(reading)
-	}
-	if problem != e.problem {
-		e.problem = problem
-		if problem != "" {
-			c.Log.Info("contents of a plan are not known, reading again", "namespace", e.plan.Namespace,
-				"name", e.plan.Name, "error", problem)
-		}
 	}
 	changed = e.reading == nil || !reflect.DeepEqual(e.reading.PlanChanges, reading.PlanChanges)
 	e.reading = reading

@@ -1,6 +1,7 @@
 package contents
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync"
@@ -42,8 +43,8 @@ func inBubble(t *testing.T, test func(t *testing.T, f *fixture)) {
 		f := &fixture{plan: decoded, csvs: replacements(t, before), store: &objects{m: map[string]string{
 			at("clusterserviceversions", "shop/etcdoperator.v1"): before, at("installplans", "shop/p"): plan,
 			"configmaps olm/bundle": unpacked(t, "1", managed, csvJSON(t, "etcdoperator.v2", "secrets"))}}}
-		f.Cache = New(Options{Source: f.store, Panics: panics.NewRecorder(prometheus.NewRegistry(), logr.Discard()),
-			Log: logr.Discard(), Now: time.Now,
+		f.Cache = New(Options{Source: f.store, Watch: func(context.Context, func(string, types.NamespacedName)) {},
+			Panics: panics.NewRecorder(prometheus.NewRegistry(), logr.Discard()),
 			Changed: func(namespace string) {
 				if namespace != "shop" {
 					t.Errorf("changed: %s", namespace)

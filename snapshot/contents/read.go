@@ -256,14 +256,11 @@ func (r *reader) unpack(
 	return manifests, "", nil
 }
 
-// bundleSecret is the kind of a step with a Secret of the bundle.
-const bundleSecret = "BundleSecret"
-
 // typed returns a manifest with the kind of its step, as which OLM writes it whatever the manifest says. OLM derives
 // RBAC objects without one.
 func typed(manifest json.RawMessage, step *olm.StepResource) json.RawMessage {
 	apiVersion, kind := schema.GroupVersion{Group: step.Group, Version: step.Version}.String(), step.Kind
-	if kind == bundleSecret {
+	if kind == "BundleSecret" { // a Secret of the bundle
 		kind = "Secret"
 	}
 	if h := partialOf(manifest); h.Kind == kind && h.APIVersion == apiVersion {

@@ -17,11 +17,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/workqueue"
 
@@ -36,15 +33,14 @@ const (
 	// wantedFor is how long one Get keeps a package wanted. It is longer than the longest backoff of readers that retry
 	// while the package is not known.
 	wantedFor = 15 * time.Minute
-	// spacing is the minimum time between two fetches of one package, however often its catalog changes.
-	spacing = time.Second
+	// settling is the delay after which the packages of a changed catalog are fetched: one that changes all the time
+	// costs a fetch in that time.
+	settling = time.Second
 	// absences is the number of failures in a row after which retries for a package that is missing from its catalog
 	// end: a package server that has just started knows no packages.
 	absences = 7
-	// maxEntries bounds the memory; beyond it the package that was requested least recently is dropped.
+	// maxEntries bounds the memory; beyond it a package is dropped for each that is asked for.
 	maxEntries = 1000
-	// maxLacking bounds the versions that a package is fetched again for.
-	maxLacking = 100
 	// refetchDelay is the delay after which the packages of a changed catalog are fetched a second time, since the
 	// package server lags behind.
 	refetchDelay = 30 * time.Second
@@ -59,9 +55,9 @@ type Options struct {
 	// Client reads PackageManifests. Required.
 	Client dynamic.Interface
 	// Changed is called with each package whose content differs from before. It must not block, and may call the
-	// cache. Default: none.
+	// cache. Required.
 	Changed func(pkg string)
-	// Log logs packages that become unavailable, and available again, at V(0). Default: none.
+	// Log logs failed fetches at V(0). Default: none.
 	Log logr.Logger
 	// Now is the clock. Required.
 	Now func() time.Time
@@ -87,14 +83,12 @@ type query struct {
 // entry is the state of a query.
 type entry struct {
 	content *catalog.Package
-	// asked, fetched and changed are when it was last asked for, when it was fetched, and when its catalog changed.
-	asked, fetched, changed time.Time
-	// lacking are versions that the content does not have, although a plan does: the package server lags behind its
-	// catalog.
-	lacking map[string]bool
+	// asked and changed are when it was last asked for, and when its catalog changed.
+	asked, changed time.Time
+	// lacking is set if the content does not have a version that a plan has: the package server lags behind its catalog.
+	lacking bool
 	// stale is set while it is not retried, since it is not wanted.
-	stale   bool
-	problem string // the last one that was logged
+	stale bool
 }
 
 // New returns a cache. Start runs it.
@@ -126,7 +120,7 @@ func (c *Cache) Version(pkg, csv string, source olm.Catalog) *catalog.Package {
 		if c.queue.Len() >= maxEntries {
 			return nil // dropping an entry does not take its query off the queue
 		}
-		supply.MakeRoom(c.entries, maxEntries, c.queue, func(e *entry) time.Time { return e.asked })
+		supply.MakeRoom(c.entries, maxEntries)
 		e = &entry{stale: true}
 		c.entries[q] = e
 	}
@@ -135,19 +129,15 @@ func (c *Cache) Version(pkg, csv string, source olm.Catalog) *catalog.Package {
 		e.stale = false
 		c.queue.Add(q)
 	}
-	if csv == "" || e.content == nil || e.lacking[csv] || len(e.lacking) == maxLacking || e.content.Has(csv) {
-		return e.content
+	if csv != "" && e.content != nil && !e.lacking && !e.content.Has(csv) {
+		e.lacking = true
+		c.queue.AddRateLimited(q)
 	}
-	if e.lacking == nil {
-		e.lacking = map[string]bool{}
-	}
-	e.lacking[csv] = true
-	c.queue.AddRateLimited(q)
 	return e.content
 }
 
-// CatalogChanged fetches the known packages of a catalog, and the wanted ones that it may have now, at once and again
-// after refetchDelay.
+// CatalogChanged fetches the known packages of a catalog, and the wanted ones that it may have now, after settling and
+// again after refetchDelay.
 func (c *Cache) CatalogChanged(source olm.Catalog) {
 	now := c.Now()
 	c.mu.Lock()
@@ -158,7 +148,7 @@ func (c *Cache) CatalogChanged(source olm.Catalog) {
 		}
 		e.changed, e.stale = now, false
 		c.queue.Forget(q)
-		c.queue.Add(q)
+		c.queue.AddAfter(q, settling)
 	}
 }
 
@@ -176,33 +166,27 @@ func (c *Cache) process(ctx context.Context, q query) {
 	requestContext, cancel := context.WithTimeout(ctx, timeout)
 	content, err := c.fetch(requestContext, q)
 	cancel()
-	if c.update(q, content, err) && c.Changed != nil {
+	if c.update(q, content, err) {
 		c.Changed(q.pkg)
 	}
 }
 
-// begin reports whether to fetch a query now. What is retried ends once it is not wanted any more, and what was fetched a
-// moment ago is queued for later.
+// begin reports whether to fetch a query. What is retried ends once it is not wanted any more.
 func (c *Cache) begin(q query) bool {
 	now := c.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.entries[q]
-	if e == nil {
-		return false // dropped in the meantime
+	if e != nil && (c.queue.NumRequeues(q) == 0 || e.wanted(now)) {
+		return true
 	}
-	if c.queue.NumRequeues(q) > 0 && !e.wanted(now) {
-		if e.stale = true; e.content == nil {
-			delete(c.entries, q)
-		}
-		c.queue.Forget(q)
-		return false
+	c.queue.Forget(q)
+	if e != nil && e.content != nil {
+		e.stale = true
+	} else {
+		delete(c.entries, q)
 	}
-	if pause := e.fetched.Add(spacing).Sub(now); pause > 0 {
-		c.queue.AddAfter(q, pause)
-		return false
-	}
-	return true
+	return false
 }
 
 // update stores the result of a fetch and reports whether the content changed. On an error the last good content is
@@ -215,9 +199,9 @@ func (c *Cache) update(q query, content *catalog.Package, err error) (changed bo
 	if e == nil {
 		return false // dropped in the meantime
 	}
-	e.fetched = now
-	c.logProblem(q, e, err)
 	if err != nil {
+		c.Log.Info("package is not known, it is asked for again while it is needed", "package", q.pkg,
+			"catalog", catalogText(q.catalog), "error", err.Error())
 		c.queue.AddRateLimited(q)
 		if c.queue.NumRequeues(q) < absences || e.content == nil || !errors.Is(err, errAbsent) {
 			return false
@@ -225,12 +209,9 @@ func (c *Cache) update(q query, content *catalog.Package, err error) (changed bo
 		e.content = nil
 		return true
 	}
-	for csv := range e.lacking {
-		if content.Has(csv) {
-			delete(e.lacking, csv)
-		}
-	}
-	if len(e.lacking) > 0 {
+	changed = !reflect.DeepEqual(e.content, content)
+	e.content, e.lacking = content, e.lacking && !changed
+	if e.lacking {
 		c.queue.AddRateLimited(q)
 	} else {
 		c.queue.Forget(q)
@@ -239,29 +220,7 @@ func (c *Cache) update(q query, content *catalog.Package, err error) (changed bo
 	if left := e.changed.Add(refetchDelay).Sub(now); left > 0 {
 		c.queue.AddAfter(q, left)
 	}
-	if reflect.DeepEqual(e.content, content) {
-		return false
-	}
-	e.content = content
-	return true
-}
-
-// logProblem logs changes only: a package server may be unavailable for hours.
-func (c *Cache) logProblem(q query, e *entry, err error) {
-	var problem string
-	if err != nil {
-		problem = err.Error()
-	}
-	if problem == e.problem {
-		return
-	}
-	e.problem = problem
-	log := c.Log.WithValues("package", q.pkg, "catalog", catalogText(q.catalog))
-	if err == nil {
-		log.Info("package is known again")
-	} else {
-		log.Info("package is not known, it is asked for again while it is needed", "error", problem)
-	}
+	return changed
 }
 
 func (e *entry) wanted(now time.Time) bool { return now.Sub(e.asked) < wantedFor }
@@ -284,51 +243,18 @@ var errAbsent = errors.New("no such package")
 
 // Fetch reads a package of a catalog; the parts of the catalog that are not known are empty. It reads in the namespace of
 // the catalog: a catalog outside of OLM's global namespace serves its packages only there, and the global ones are served
-// everywhere.
+// everywhere. A package in several catalogs is several objects of one name, of which GET would return any.
 func Fetch(ctx context.Context, from dynamic.Interface, pkg string, source olm.Catalog) (*catalog.Package, error) {
-	q := query{pkg, source}
-	client := from.Resource(olm.PackageManifests).Namespace(cmp.Or(q.catalog.Namespace, metav1.NamespaceDefault))
-	got, err := client.Get(ctx, q.pkg, metav1.GetOptions{})
-	if err != nil {
-		return nil, explain(q, err)
-	}
-	if p := catalog.Decode(got.Object); p != nil && p.Name == q.pkg && matches(q.catalog, p.Catalog) {
-		return p, nil
-	}
-	if len(validation.IsValidLabelValue(q.catalog.Name)) > 0 { // no catalog has that name
-		return nil, fmt.Errorf("%w in catalog %s", errAbsent, catalogText(q.catalog))
-	}
-	// A package in several catalogs is several objects of one name, and GET returns any of them.
-	selector := labels.Set{}
-	if q.catalog.Name != "" {
-		selector["catalog"] = q.catalog.Name
-	}
-	if q.catalog.Namespace != "" {
-		selector["catalog-namespace"] = q.catalog.Namespace
-	}
+	client := from.Resource(olm.PackageManifests).Namespace(cmp.Or(source.Namespace, metav1.NamespaceDefault))
 	list, err := client.List(ctx, metav1.ListOptions{
-		LabelSelector: labels.SelectorFromSet(selector).String(),
-		FieldSelector: fields.OneTermEqualSelector("metadata.name", q.pkg).String(),
-	})
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, pkg).String()})
 	if err != nil {
-		return nil, explain(q, err)
+		return nil, fmt.Errorf("read PackageManifest: %w", err)
 	}
 	for i := range list.Items {
-		if p := catalog.Decode(list.Items[i].Object); p != nil && p.Name == q.pkg && matches(q.catalog, p.Catalog) {
+		if p := catalog.Decode(list.Items[i].Object); p != nil && p.Name == pkg && matches(source, p.Catalog) {
 			return p, nil
 		}
 	}
-	return nil, fmt.Errorf("%w in catalog %s", errAbsent, catalogText(q.catalog))
-}
-
-// explain distinguishes a missing package from a missing API: only the former error names the package.
-func explain(q query, err error) error {
-	if !apierrors.IsNotFound(err) {
-		return fmt.Errorf("read PackageManifest: %w", err)
-	}
-	var status apierrors.APIStatus
-	if errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Name == q.pkg {
-		return fmt.Errorf("%w in catalog %s", errAbsent, catalogText(q.catalog))
-	}
-	return fmt.Errorf("PackageManifests are not served: %w", err)
+	return nil, fmt.Errorf("%w in catalog %s", errAbsent, catalogText(source))
 }

@@ -4,8 +4,6 @@ package supply
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -22,7 +20,11 @@ func Run[K comparable](ctx context.Context, queue workqueue.TypedInterface[K], w
 	var running sync.WaitGroup
 	for range workers {
 		running.Go(func() {
-			for next(ctx, queue, handle) {
+			for key, ended := queue.Get(); !ended; key, ended = queue.Get() {
+				if ctx.Err() == nil {
+					handle(key)
+				}
+				queue.Done(key)
 			}
 		})
 	}
@@ -31,29 +33,12 @@ func Run[K comparable](ctx context.Context, queue workqueue.TypedInterface[K], w
 	running.Wait()
 }
 
-// next handles the next key. It returns false once the queue is shut down.
-func next[K comparable](ctx context.Context, queue workqueue.TypedInterface[K], handle func(K)) bool {
-	key, shutdown := queue.Get()
-	if shutdown {
-		return false
+// MakeRoom drops an entry, whichever, if there are as many as a limit: what is asked for again is read again.
+func MakeRoom[K comparable, E any](entries map[K]E, limit int) {
+	for key := range entries {
+		if len(entries) < limit {
+			return
+		}
+		delete(entries, key)
 	}
-	defer queue.Done(key)
-	if ctx.Err() == nil {
-		handle(key)
-	}
-	return true
-}
-
-// MakeRoom drops the entry that was asked for least recently, with its retries, if there are as many as a limit.
-func MakeRoom[K comparable, E any](
-	entries map[K]E, limit int, queue workqueue.TypedRateLimitingInterface[K], asked func(E) time.Time,
-) {
-	if len(entries) < limit {
-		return
-	}
-	oldest := slices.MinFunc(slices.Collect(maps.Keys(entries)), func(a, b K) int {
-		return asked(entries[a]).Compare(asked(entries[b]))
-	})
-	delete(entries, oldest)
-	queue.Forget(oldest)
 }

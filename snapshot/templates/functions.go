@@ -6,7 +6,6 @@ import (
 	"maps"
 	"reflect"
 	"regexp"
-	"regexp/syntax"
 	"strings"
 	"text/template"
 
@@ -31,8 +30,6 @@ const (
 	maxMade = 1 << 20
 	// maxVerbs bounds the verbs of a format.
 	maxVerbs = 100
-	// maxWork bounds the states that the search for a regular expression may go through: no deadline ends a call.
-	maxWork = 1 << 27
 )
 
 // accessors return a part of what is passed to them, or a number: neither is counted.
@@ -188,20 +185,13 @@ var checks = map[string]func(args []any) error{
 		}
 		return nil
 	},
-	"printf":     formats,
-	"replace":    func(args []any) error { return replaces(args[2], args[1]) },
-	"regexMatch": matches, "mustRegexMatch": matches, "regexFind": matches, "mustRegexFind": matches,
-	"regexFindAll": matchesAll, "mustRegexFindAll": matchesAll, "regexSplit": matchesAll, "mustRegexSplit": matchesAll,
-	"regexReplaceAll": replacesAll, "mustRegexReplaceAll": replacesAll, "regexReplaceAllLiteral": replacesAll,
-	"mustRegexReplaceAllLiteral": replacesAll,
-}
-
-// replaces bounds a text in which each character may be replaced by another text.
-func replaces(text, with any) error {
-	if (len(text.(string))+1)*len(with.(string)) > maxMade {
-		return limitErrorf("a function makes a text of more than 1 MiB")
-	}
-	return nil
+	"replace": func(args []any) error { // each character may be replaced by another text
+		if (len(args[2].(string))+1)*len(args[1].(string)) > maxMade {
+			return limitErrorf("a function makes a text of more than 1 MiB")
+		}
+		return nil
+	},
+	"printf": formats,
 }
 
 // unbounded is a width or precision of more than three digits, or one that is passed.
@@ -213,45 +203,6 @@ func formats(args []any) error {
 			maxVerbs)
 	}
 	return nil
-}
-
-func matches(args []any) error { return search(args, 1) }
-
-// matchesAll is of functions that search on after each match: a search may look at all that follows.
-func matchesAll(args []any) error { return search(args, len(args[1].(string))) }
-
-func replacesAll(args []any) error {
-	if err := matchesAll(args); err != nil {
-		return err
-	}
-	return replaces(args[1], args[2])
-}
-
-func search(args []any, searches int) error {
-	parsed, err := syntax.Parse(args[0].(string), syntax.Perl)
-	if err != nil {
-		return nil //nolint:nilerr // the function itself reports it
-	}
-	// each search begins with the states that the expression is compiled to
-	if states(parsed)*(maxGiven+len(args[1].(string))*searches) > maxWork {
-		return limitErrorf("a regular expression with what it repeats, and what it is applied to, are too long together")
-	}
-	return nil
-}
-
-// states returns how many states a regular expression has, of which a search may be in all at each character.
-func states(e *syntax.Regexp) int {
-	n := 1 + len(e.Sub)
-	if e.Op == syntax.OpLiteral {
-		n = len(e.Rune)
-	}
-	for _, sub := range e.Sub {
-		n += states(sub)
-	}
-	if e.Op == syntax.OpRepeat {
-		n *= max(e.Min, e.Max) + 1
-	}
-	return n
 }
 
 // measure returns the size of a value, and one above the limit as soon as it exceeds that or is nested too deep.

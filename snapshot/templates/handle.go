@@ -51,19 +51,17 @@ func (r *Resolver) handle(ctx context.Context, key types.NamespacedName) (retry 
 		return false // the process is stopping, which may be why it failed
 	}
 	// If the namespace may depend on a part that failed, the part's problem is enough.
-	var waitsFor string
 	unresolved := func(p part) bool { return p.Path == "spec.subscription" }
 	if op.Spec.Subscription.Namespace == "" && completed.Spec.Subscription.Namespace == "" &&
 		!slices.ContainsFunc(templated(completed), unresolved) {
 		namespace, again, problem := r.fillIn(e, op, completed)
 		if problem != "" {
 			problems = append(problems, problem)
-			waitsFor = completed.Spec.Subscription.Name
 		}
 		completed.Spec.Subscription.Namespace = namespace
 		retry = retry || again
 	}
-	r.publish(key, e, &snapshot.Completion{Policy: completed, Problems: problems}, waitsFor)
+	r.publish(key, e, &snapshot.Completion{Policy: completed, Problems: problems})
 	return retry
 }
 
@@ -92,36 +90,16 @@ func (r *Resolver) fillIn(
 }
 
 // publish publishes a resolution if it differs from the last one.
-func (r *Resolver) publish(key types.NamespacedName, e *entry, found *snapshot.Completion, waitsFor string) {
+func (r *Resolver) publish(key types.NamespacedName, e *entry, found *snapshot.Completion) {
 	r.mu.Lock()
-	if e.op == nil || e.op.UID != found.Policy.UID || e.op.Generation != found.Policy.Generation {
+	if e.op == nil || e.op.UID != found.Policy.UID || e.op.Generation != found.Policy.Generation ||
+		same(found, e.published) {
 		r.mu.Unlock()
-		return // forgotten, or a newer state is queued
-	}
-	e.waitsFor = waitsFor
-	last := e.published
-	if same(found, last) {
-		r.mu.Unlock()
-		return
+		return // forgotten, or a newer state is queued, or nothing differs
 	}
 	e.published = found
 	r.mu.Unlock()
-
-	var before []string
-	if last != nil {
-		before = last.Problems
-	}
-	switch {
-	case slices.Equal(before, found.Problems):
-	case len(found.Problems) == 0:
-		r.o.Log.Info("policy is complete", "policy", key.String())
-	default:
-		r.o.Log.Info("policy is not complete, what it governs is held", "policy", key.String(),
-			"problems", found.Problems)
-	}
-	given := *found // a copy, since the reader may modify it
-	given.Policy, given.Problems = found.Policy.DeepCopy(), slices.Clone(found.Problems)
-	r.o.Publish(key, given)
+	r.o.Publish(key, *found)
 }
 
 // resolveParts writes the resolved parts into a policy.

@@ -27,9 +27,6 @@ func allocated(t *testing.T, s *session, entries ...string) (bytes uint64, probl
 	return after.TotalAlloc - before.TotalAlloc, problem
 }
 
-// poolsDrop is whether what is in a sync.Pool may be dropped at any time.
-var poolsDrop bool
-
 // TestF2TemplatesCountBytes resolves short templates that take much memory (threat O46).
 func TestF2TemplatesCountBytes(t *testing.T) {
 	const produced, passed = "its functions make more than 16 MiB", "what it passes to "
@@ -74,11 +71,8 @@ func TestF2TemplatesCountBytes(t *testing.T) {
 		{name: "control: join by a long text", entry: `{{ join (repeat 3000 "x") (until 60) }}`},
 		{name: "attack: replace", entry: double(`replace "x" "xx" $x`), want: passed},
 		{name: "attack: replace by a long text", entry: `{{ replace "x" (repeat 3000 "y") (repeat 3000 "x") }}`, want: made},
-		{name: "attack: regexReplaceAll", entry: double(`regexReplaceAll "x" $x "xx"`), want: passed},
-		{name: "attack: regexReplaceAll by its own text",
-			entry: `{{ regexReplaceAll ".*" (repeat 2000 "x") (repeat 1000 "$0") }}`, want: made},
 		{name: "attack: a pattern that compiles to much", entry: `{{ regexMatch (repeat 1000 ".{1000}") "x" }}`,
-			want: "a regular expression with what it repeats"},
+			want: "template: tmpl:1:5: executing \"tmpl\" at <regexMatch (repeat 1000 \".{1000}\") \"x\">: error calling regexMatch: use of denylisted"},
 		{name: "attack: repeat", entry: double(`repeat 2 $x`), want: passed},
 		{name: "attack: toJson", entry: double(`list $x $x | toJson`), want: passed},
 		{name: "attack: toYaml", entry: double(`list $x $x | toYaml`), want: passed},
@@ -110,12 +104,6 @@ func TestF2TemplatesCountBytes(t *testing.T) {
 			entry: `{{ $x := splitList "," "` + strings.Repeat(",", 70_000) + `" }}`, want: passed},
 		{name: "attack: each value with each other", entry: `{{ $x := uniq (until 9999) }}`, want: passed},
 		{name: "control: each character with each other", entry: `{{ $x := trimAll (repeat 1900 "é") (repeat 1900 "é") }}`},
-		{name: "control: a search in a long text", entry: `{{ $x := regexMatch "^([a-z]+)-v([0-9.]+)$" (repeat 6000 "x") }}`},
-		{name: "control: each match in a text", entry: `{{ $x := regexReplaceAll "[^a-z]+" (repeat 3000 "x.") "-" }}`},
-		{name: "attack: a pattern of many states", entry: `{{ $x := regexMatch (repeat 140 ".{999}?") (repeat 6000 "x") }}`,
-			want: "a regular expression with what it repeats"},
-		{name: "attack: each match looks at all that follows", entry: `{{ $x := regexFindAll "a*b|a" (repeat 6000 "a") -1 }}`,
-			want: "a regular expression with what it repeats"},
 		{name: "attack: text of many actions", entry: strings.Repeat("{{ 1 }}", maxText/8)},
 		{name: "attack: YAML with aliases", entry: `{{ $x := fromYaml "a: &a [x,x]\nb: [*a,*a]" }}`,
 			want: "the functions of templates read no YAML with anchors"},
@@ -130,7 +118,7 @@ func TestF2TemplatesCountBytes(t *testing.T) {
 			if problem != tc.want && (tc.want == "" || !strings.HasPrefix(problem, tc.want)) {
 				t.Errorf("problem %q, want %q", problem, tc.want)
 			}
-			if limit := uint64(64 << 20); bytes > limit && (!poolsDrop || !strings.Contains(tc.name, "regex")) {
+			if limit := uint64(64 << 20); bytes > limit {
 				t.Errorf("%d MiB were allocated", bytes>>20)
 			}
 		})
@@ -205,9 +193,8 @@ func combinations(f reflect.Type) []string {
 // that has begun is not ended, and so has a bound of its own.
 func TestF2TemplatesEndInTime(t *testing.T) {
 	for name, entry := range map[string]string{
-		"loops": strings.Repeat(`{{ range 1000000000 }}`, 4) + strings.Repeat(`{{ end }}`, 4),
-		"functions": `{{ $l := until 100 }}{{ range until 9999 }}{{ $x := uniq $l }}` +
-			`{{ $y := regexReplaceAll "a*b|a" (repeat 4000 "a") "" }}{{ end }}`,
+		"loops":     strings.Repeat(`{{ range 1000000000 }}`, 4) + strings.Repeat(`{{ end }}`, 4),
+		"functions": `{{ $l := until 100 }}{{ range until 9999 }}{{ $x := uniq $l }}{{ end }}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := startAPI(t).session(t)

@@ -34,7 +34,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
@@ -73,8 +72,6 @@ type Options struct {
 	DefaultNamespace string
 	// Publish is called with each new resolution, one at a time for each policy. It must not block. Required.
 	Publish func(key types.NamespacedName, r snapshot.Completion)
-	// Log receives changes of resolutions at V(0). Default: none.
-	Log logr.Logger
 }
 
 // Resolver completes policies. It is safe for concurrent use; nothing is resolved before Start.
@@ -115,9 +112,7 @@ type entry struct {
 	namespace  string
 	generation int64
 	uid        types.UID
-	// waitsFor is the package whose namespace is missing.
-	waitsFor  string
-	published *snapshot.Completion
+	published  *snapshot.Completion
 }
 
 // New returns a resolver. Start runs it.
@@ -174,18 +169,21 @@ func (r *Resolver) Forget(key types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e := r.entries[key]; e != nil {
-		e.op, e.published, e.waitsFor = nil, nil, ""
+		e.op, e.published = nil, nil
 		r.queue.Forget(key)
 		r.queue.Add(key) // to close its session, which may be in use now
 	}
 }
 
-// PackageChanged enqueues the policies that depend on a package.
+// PackageChanged enqueues the policies whose namespace a package may suggest.
 func (r *Resolver) PackageChanged(pkg string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for key, e := range r.entries {
-		if e.waitsFor == pkg && pkg != "" {
+		if e.published == nil {
+			continue
+		}
+		if sub := &e.published.Policy.Spec.Subscription; sub.Namespace == "" && sub.Name == pkg {
 			r.queue.Add(key)
 		}
 	}

@@ -78,7 +78,12 @@ func openSession(
 		cancel()
 		return nil, fmt.Errorf("make a client for templates: %w", err)
 	}
-	watcher := client.NewWithClients(dynamicClient, discoveryClient, reconciler(changed), &client.Options{
+	reconciler := reconcile.TypedFunc[client.ObjectIdentifier](
+		func(context.Context, client.ObjectIdentifier) (reconcile.Result, error) {
+			changed()
+			return reconcile.Result{}, nil
+		})
+	watcher := client.NewWithClients(dynamicClient, discoveryClient, reconciler, &client.Options{
 		DisableInitialReconcile: true,
 		EnableCache:             true,
 		// The resource of a kind does not change; with a second discovery, a policy whose lookups
@@ -100,14 +105,6 @@ func openSession(
 	}()
 	<-started
 	return s, nil
-}
-
-type reconciler func()
-
-// Reconcile implements the library's Reconciler.
-func (changed reconciler) Reconcile(context.Context, client.ObjectIdentifier) (reconcile.Result, error) {
-	changed()
-	return reconcile.Result{}, nil
 }
 
 func (s *session) lost() bool { return s.transport.gone.Load() || s.spoilt.Load() }

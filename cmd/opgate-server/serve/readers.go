@@ -50,13 +50,12 @@ func (p *process) addReaders(policyVersions <-chan string) (*snapshot.Feed, *pac
 	catalogs := packages.New(packages.Options{Client: p.dynamic, Changed: feed.PackageChanged,
 		Log: p.log.WithName("packages"), Now: p.now})
 	resolver, err := templates.New(templates.Options{Config: p.config, Namespace: o.Namespace, Key: p.key.Key,
-		Package: catalogs.Get, DefaultNamespace: o.DefaultNamespace, Publish: feed.Completed,
-		Log: p.log.WithName("resolve")})
+		Package: catalogs.Get, DefaultNamespace: o.DefaultNamespace, Publish: feed.Completed})
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the resolver of templates: %w", err)
 	}
 	changes := contents.New(contents.Options{Source: p.streams, Watch: contents.Watch(p.metadata, o.CatalogNamespaces),
-		Changed: feed.ContentsChanged, Panics: p.panics, Log: p.log.WithName("contents"), Now: p.now})
+		Changed: feed.ContentsChanged, Panics: p.panics})
 	feed.Completer, feed.Packages, feed.Builder.Changes, feed.Interrupted = resolver, catalogs, changes.Get, versions.Refresh
 	return feed, catalogs, p.add(catalogs, changes, resolver, feed, versions)
 }

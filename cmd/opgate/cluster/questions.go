@@ -119,7 +119,7 @@ func (in *input) readPackage(ctx context.Context, q packageQuestion) {
 func (in *input) fetch(ctx context.Context, pkg string, source olm.Catalog) *catalog.Package {
 	found, err := packages.Fetch(ctx, in.objects, pkg, source)
 	if err != nil {
-		in.note("package "+text.Name(pkg), err, "get", RoleReader)
+		in.note("package "+text.Name(pkg), err, "list", RoleReader)
 		return nil
 	}
 	return found

@@ -79,7 +79,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"details": map[string]any{"name": parts[min(1, len(parts)-1)]}})
 		return
 	}
-	answer(http.StatusOK, map[string]any{"metadata": map[string]any{"resourceVersion": "1"}, "items": items})
+	answer(http.StatusOK, map[string]any{"apiVersion": group, "kind": "List",
+		"metadata": map[string]any{"resourceVersion": "1"}, "items": items})
 }
 
 // documents returns the objects of a file.
