@@ -30,6 +30,8 @@ const (
 	maxMade = 1 << 20
 	// maxVerbs bounds the verbs of a format.
 	maxVerbs = 100
+	// maxExpression bounds a regular expression, and maxSearched what it is applied to, in bytes.
+	maxExpression, maxSearched = 100, 1 << 10
 )
 
 // accessors return a part of what is passed to them, or a number: neither is counted.
@@ -191,7 +193,22 @@ var checks = map[string]func(args []any) error{
 		}
 		return nil
 	},
-	"printf": formats,
+	"regexMatch": searches, "mustRegexMatch": searches, "regexFind": searches, "mustRegexFind": searches,
+	"regexFindAll": searches, "mustRegexFindAll": searches, "regexSplit": searches, "mustRegexSplit": searches,
+	"regexReplaceAll": searches, "mustRegexReplaceAll": searches, "regexReplaceAllLiteral": searches,
+	"mustRegexReplaceAllLiteral": searches,
+	"printf":                     formats,
+}
+
+// searches bounds a regular expression and the text that it is applied to: each match may look at all that follows, and
+// no deadline ends a search. A repetition with numbers is compiled to as many expressions.
+func searches(args []any) error {
+	expression, text := args[0].(string), args[1].(string)
+	if len(expression) > maxExpression || len(text) > maxSearched || strings.Contains(expression, "{") {
+		return limitErrorf("a regular expression has more than %d bytes or a \"{\", or is applied to more than %d bytes",
+			maxExpression, maxSearched)
+	}
+	return nil
 }
 
 // unbounded is a width or precision of more than three digits, or one that is passed.

@@ -30,8 +30,8 @@ func (e limitError) Error() string { return string(e) }
 func limitErrorf(format string, args ...any) error { return limitError(fmt.Sprintf(format, args...)) }
 
 // refused are the functions whose result depends on the replica or the time, so that two replicas would judge the same
-// write differently; getHostByName, which queries servers of the author's choice; those that make long text or lists of
-// little, and regular expressions, whose search no deadline ends: no field of a policy needs them.
+// write differently; getHostByName, which queries servers of the author's choice; and those that make long text
+// or lists of little, which no field of a policy needs.
 var refused = []string{
 	"now", "ago", "shuffle", "uuidv4", "getHostByName",
 	"randAlpha", "randAlphaNum", "randAscii", "randNumeric", "randInt", "randBytes",
@@ -39,8 +39,6 @@ var refused = []string{
 	"genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert",
 	"genSignedCertWithKey",
 	"autoindent", "indent", "nindent", "wrapWith", "seq", "untilStep",
-	"regexMatch", "mustRegexMatch", "regexFind", "mustRegexFind", "regexFindAll", "mustRegexFindAll", "regexSplit",
-	"mustRegexSplit", "regexReplaceAll", "mustRegexReplaceAll", "regexReplaceAllLiteral", "mustRegexReplaceAllLiteral",
 }
 
 // limits bound one resolution of a policy.

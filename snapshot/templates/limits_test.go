@@ -71,8 +71,12 @@ func TestF2TemplatesCountBytes(t *testing.T) {
 		{name: "control: join by a long text", entry: `{{ join (repeat 3000 "x") (until 60) }}`},
 		{name: "attack: replace", entry: double(`replace "x" "xx" $x`), want: passed},
 		{name: "attack: replace by a long text", entry: `{{ replace "x" (repeat 3000 "y") (repeat 3000 "x") }}`, want: made},
-		{name: "attack: a pattern that compiles to much", entry: `{{ regexMatch (repeat 1000 ".{1000}") "x" }}`,
-			want: "template: tmpl:1:5: executing \"tmpl\" at <regexMatch (repeat 1000 \".{1000}\") \"x\">: error calling regexMatch: use of denylisted"},
+		{name: "control: regexReplaceAll by its own text",
+			entry: `{{ $x := regexReplaceAll ".*" (repeat 1024 "x") (repeat 3000 "$0") }}`},
+		{name: "attack: a pattern that compiles to much", entry: `{{ regexMatch (repeat 10 ".{1000}") "x" }}`,
+			want: "a regular expression has more than 100 bytes or a"},
+		{name: "attack: a long pattern", entry: `{{ regexMatch (repeat 101 ".") "x" }}`,
+			want: "a regular expression has more than 100 bytes or a"},
 		{name: "attack: repeat", entry: double(`repeat 2 $x`), want: passed},
 		{name: "attack: toJson", entry: double(`list $x $x | toJson`), want: passed},
 		{name: "attack: toYaml", entry: double(`list $x $x | toYaml`), want: passed},
@@ -104,6 +108,11 @@ func TestF2TemplatesCountBytes(t *testing.T) {
 			entry: `{{ $x := splitList "," "` + strings.Repeat(",", 70_000) + `" }}`, want: passed},
 		{name: "attack: each value with each other", entry: `{{ $x := uniq (until 9999) }}`, want: passed},
 		{name: "control: each character with each other", entry: `{{ $x := trimAll (repeat 1900 "é") (repeat 1900 "é") }}`},
+		{name: "control: a search in a text", entry: `{{ $x := regexMatch "^([a-z]+)-v([0-9.]+)$" (repeat 1000 "x") }}`},
+		{name: "control: each match in a text", entry: `{{ $x := regexReplaceAll "[^a-z]+" (repeat 500 "x.") "-" }}`},
+		{name: "control: each match looks at all that follows", entry: `{{ $x := regexFindAll "a*b|a" (repeat 1024 "a") -1 }}`},
+		{name: "attack: a search in a long text", entry: `{{ $x := regexFindAll "a*b|a" (repeat 1025 "a") -1 }}`,
+			want: "a regular expression has more than 100 bytes or a"},
 		{name: "attack: text of many actions", entry: strings.Repeat("{{ 1 }}", maxText/8)},
 		{name: "attack: YAML with aliases", entry: `{{ $x := fromYaml "a: &a [x,x]\nb: [*a,*a]" }}`,
 			want: "the functions of templates read no YAML with anchors"},
@@ -193,8 +202,9 @@ func combinations(f reflect.Type) []string {
 // that has begun is not ended, and so has a bound of its own.
 func TestF2TemplatesEndInTime(t *testing.T) {
 	for name, entry := range map[string]string{
-		"loops":     strings.Repeat(`{{ range 1000000000 }}`, 4) + strings.Repeat(`{{ end }}`, 4),
-		"functions": `{{ $l := until 100 }}{{ range until 9999 }}{{ $x := uniq $l }}{{ end }}`,
+		"loops": strings.Repeat(`{{ range 1000000000 }}`, 4) + strings.Repeat(`{{ end }}`, 4),
+		"functions": `{{ $l := until 100 }}{{ range until 9999 }}{{ $x := uniq $l }}` +
+			`{{ $y := regexReplaceAll "a*b|a" (repeat 1024 "a") "" }}{{ end }}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := startAPI(t).session(t)

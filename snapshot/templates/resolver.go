@@ -6,11 +6,10 @@
 // a policy with problems holds what it governs. A template that resolves to an empty value where that would mean
 // "any" (no version, no range, no catalog, no channel) is a problem too.
 //
-// Templates are those of github.com/stolostron/go-template-utils, which the OperatorPolicy controller of Open
+// Templates are those of github.com/stolostron/go-template-utils, which the OperatorPolicy controller of Open Cluster
 // Management uses, without the functions whose results differ between replicas (random values, the
 // time, generated keys, DNS), those that make long text of little, and without define, block, template and methods with
-// arguments. Objects that a template looks up are
-// watched, and a change of one resolves the policy again.
+// arguments. Objects that a template looks up are watched, and a change of one resolves the policy again.
 //
 // # Permissions
 //
