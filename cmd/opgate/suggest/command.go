@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -167,7 +168,7 @@ func (o *options) run(names []string, steps []step, stdout, stderr io.Writer) er
 			err = os.WriteFile(at.name, at.after, 0o600) // it exists, and keeps its mode
 		} else {
 			// without the line that names a command, by which git would look for the file at the top of the repository
-			_, unified, _ := strings.Cut(string(diff.Diff("a/"+at.name, at.before, "b/"+at.name, at.after)), "\n")
+			_, unified, _ := strings.Cut(string(diff.Diff("a/"+inDiff(at.name), at.before, "b/"+inDiff(at.name), at.after)), "\n")
 			_, err = io.WriteString(stdout, unified)
 		}
 		if err != nil {
@@ -186,4 +187,14 @@ func (o *options) run(names []string, steps []step, stdout, stderr io.Writer) er
 		return &cli.ExitError{Code: exitSuggests}
 	}
 	return nil
+}
+
+// inDiff returns the name of a file for a diff: relative to the current directory where the file is below it.
+func inDiff(name string) string {
+	if directory, err := os.Getwd(); err == nil && filepath.IsAbs(name) {
+		if relative, err := filepath.Rel(directory, name); err == nil && filepath.IsLocal(relative) {
+			return filepath.ToSlash(relative)
+		}
+	}
+	return name
 }
