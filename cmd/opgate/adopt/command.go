@@ -78,11 +78,12 @@ type options struct {
 func Command(now func() time.Time) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use:     "adopt [-n NAMESPACE | -A | -f FILE|DIR|-]... [-o DIR | --check DIR]",
-		Short:   "Write policies for the operators that are installed",
-		Long:    long,
-		Example: example,
-		Args:    cobra.NoArgs,
+		Use:        "adopt [-n NAMESPACE | -A | -f FILE|DIR|-]... [-o DIR | --check DIR]",
+		SuggestFor: []string{"generate", "init"},
+		Short:      "Write policies for the operators that are installed",
+		Long:       long,
+		Example:    example,
+		Args:       cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
 				return err

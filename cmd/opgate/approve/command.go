@@ -43,6 +43,7 @@ func Command(now func() time.Time) *cobra.Command {
 	var expires string
 	cmd := &cobra.Command{
 		Use:               "approve [NAMESPACE/]PLAN [--digest DIGEST]... [--reason TEXT] [--expires DURATION|TIME]",
+		SuggestFor:        []string{"apply"},
 		Short:             "Approve an InstallPlan, with consent to what it changes",
 		Long:              long,
 		Example:           example,

@@ -100,10 +100,11 @@ const example = `  # everything in a repository, each kustomization by itself, e
 func Command(now func() time.Time) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use:     "check [-p FILE|DIR|-]... [FILE|DIR|-]... | check --diff OLD NEW [FILE|DIR|-]...",
-		Short:   "Judge manifests: would the gate let them through?",
-		Long:    long,
-		Example: example,
+		Use:        "check [-p FILE|DIR|-]... [FILE|DIR|-]... | check --diff OLD NEW [FILE|DIR|-]...",
+		SuggestFor: []string{"lint", "validate"},
+		Short:      "Judge manifests: would the gate let them through?",
+		Long:       long,
+		Example:    example,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.diff {
 				if len(args) < 2 {

@@ -91,10 +91,11 @@ func pendingCommand(now func() time.Time) *cobra.Command {
 	var selector string
 	var watch bool
 	cmd := &cobra.Command{
-		Use:     "pending",
-		Short:   "List the InstallPlans that wait for approval, with their verdicts",
-		Long:    pendingLong,
-		Example: pendingExample,
+		Use:        "pending",
+		SuggestFor: []string{"status", "get"},
+		Short:      "List the InstallPlans that wait for approval, with their verdicts",
+		Long:       pendingLong,
+		Example:    pendingExample,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return fmt.Errorf("unexpected argument %s: a namespace is named by -n", text.Quote(args[0]))
