@@ -167,19 +167,17 @@ func TestPluginDocument(t *testing.T) {
 	}
 }
 
-// TestPluginCompletes asks kubectl for completions, which it gets from kubectl_complete-opgate: plugin.TestCompletes
-// has all others.
+// TestPluginCompletes asks kubectl for completions, which it gets from kubectl_complete-opgate.
 func TestPluginCompletes(t *testing.T) {
 	e := harness.Shared(t)
-	namespace := e.NewNamespace(t)
-	e.Put(t, harness.InstallPlan(namespace, "waiting", harness.AllowedVersion))
-	for _, args := range [][]string{{"approve", namespace}, {"diff", ""}} {
+	for want, args := range map[string][]string{"approve": {"app"}, "operatorpolicy": {"why", "oper"},
+		"bundle/version": {"explain", "bundle/v"}} {
 		got, err := e.RunPlugin(t.Context(), "",
 			cluster.Command{Args: append([]string{"__complete", "opgate"}, args...)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := namespace + "/waiting"; !strings.Contains("\n"+got.Stdout, "\n"+want) {
+		if !strings.Contains("\n"+got.Stdout, "\n"+want) {
 			t.Errorf("%v is completed with\n%s%s\nwant %q in it", args, got.Stdout, got.Stderr, want)
 		}
 	}
