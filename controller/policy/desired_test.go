@@ -139,9 +139,9 @@ func roundTrip(t *testing.T, u *unstructured.Unstructured) map[string]any {
 func TestDesireRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"{apiVersion: v/v1, kind: K}":                                                    "objectDefinition has no metadata",
-		"{apiVersion: v/v1, kind: K, metadata: {name: x, labels: {a: 1}}}":               "objectDefinition: .metadata.labels accessor error: contains non-string value in the map under key \"a\": 1 is of the type int64, expected string",
-		"{apiVersion: v/v1, kind: K, metadata: {name: x, annotations: {a: x, b: true}}}": "objectDefinition: .metadata.annotations accessor error: contains non-string value in the map under key \"b\": true is of the type bool, expected string",
-		"{apiVersion: v/v1, kind: K, metadata: {name: x, labels: [a]}}":                  "objectDefinition: .metadata.labels accessor error: [a] is of the type []interface {}, expected map[string]interface{}",
+		"{apiVersion: v/v1, kind: K, metadata: {name: x, labels: {a: 1}}}":               "objectDefinition.metadata.labels must be strings, put others in quotes: .metadata.labels accessor error: contains non-string value in the map under key \"a\": 1 is of the type int64, expected string",
+		"{apiVersion: v/v1, kind: K, metadata: {name: x, annotations: {a: x, b: true}}}": "objectDefinition.metadata.annotations must be strings, put others in quotes: .metadata.annotations accessor error: contains non-string value in the map under key \"b\": true is of the type bool, expected string",
+		"{apiVersion: v/v1, kind: K, metadata: {name: x, labels: [a]}}":                  "objectDefinition.metadata.labels must be strings, put others in quotes: .metadata.labels accessor error: [a] is of the type []interface {}, expected map[string]interface{}",
 	} {
 		if _, err := desire(app(), template(t, text), true); err == nil || err.Error() != want {
 			t.Errorf("%s: error %v, want %s", text, err, want)

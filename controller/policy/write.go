@@ -206,11 +206,11 @@ func desire(parent *policyv1.Policy, template *policyv1.PolicyTemplate, namespac
 	object := &unstructured.Unstructured{Object: content}
 	given, _, err := unstructured.NestedStringMap(content, "metadata", "labels")
 	if err != nil {
-		return nil, fmt.Errorf("objectDefinition: %w", err)
+		return nil, fmt.Errorf("objectDefinition.metadata.labels must be strings, put others in quotes: %w", err)
 	}
 	annotations, _, err := unstructured.NestedStringMap(content, "metadata", "annotations")
 	if err != nil {
-		return nil, fmt.Errorf("objectDefinition: %w", err)
+		return nil, fmt.Errorf("objectDefinition.metadata.annotations must be strings, put others in quotes: %w", err)
 	}
 	object.SetLabels(labels.Merge(given, labelsOf(parent)))
 	delete(annotations, metakey.Pending) // only Opgate sets it
