@@ -50,7 +50,8 @@ import (
 //	event POLICY REGEXP           a compliance event that matches
 //	history POLICY REGEXP         an entry of status.history that matches
 //	gauge POLICY [SEVERITY VALUE]  the one series of cluster_policy_governance_info of a policy; or that it has none
-//	object KIND NAME [NAMESPACE]  there is one; and its negation
+//	object KIND NAME [NAMESPACE [TEXT]]
+//	                              there is one, with a text in it; and its negation
 //	field KIND NAME PATH VALUE    a field, by kubectl's JSONPath without braces, in $NS
 //	quiet DURATION POLICY         the policy comes to rest: it is not written for so long, longer on a slow machine
 type Player struct {
@@ -119,6 +120,9 @@ func Filled(ts *testscript.TestScript, text string) string {
 		return "$" + variable
 	})
 }
+
+// final begins a failure that no second run excuses, as Final of package harness does: a write was to be refused.
+const final = "FINAL: "
 
 // NeedArgs fails a command whose number of arguments is not between least and most.
 func NeedArgs(ts *testscript.TestScript, args []string, least, most int, usage string) {
@@ -214,7 +218,7 @@ func (p *Player) cmdApply(ts *testscript.TestScript, neg bool, args []string) {
 			}
 			err := p.apply(u, once)
 			if err == nil {
-				ts.Fatalf("%s %s was not refused", u.GetKind(), u.GetName())
+				ts.Fatalf(final+"%s %s was not refused", u.GetKind(), u.GetName())
 			}
 			fmt.Fprintln(ts.Stderr(), err)
 		}
@@ -227,8 +231,11 @@ func (p *Player) cmdKubectl(ts *testscript.TestScript, neg bool, args []string) 
 	if err != nil {
 		fmt.Fprintln(ts.Stderr(), err)
 	}
-	if (err != nil) != neg {
-		ts.Fatalf("kubectl %s: %v", strings.Join(args, " "), err)
+	switch command := strings.Join(args, " "); {
+	case neg && err == nil && args[0] != "get":
+		ts.Fatalf(final+"kubectl %s was not refused", command)
+	case (err != nil) != neg:
+		ts.Fatalf("kubectl %s: %v", command, err)
 	}
 }
 

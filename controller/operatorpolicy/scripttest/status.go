@@ -170,9 +170,12 @@ func (p *Player) cmdGauge(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func (p *Player) cmdObject(ts *testscript.TestScript, neg bool, args []string) {
-	NeedArgs(ts, args, 2, 3, "object KIND NAME [NAMESPACE]")
+	NeedArgs(ts, args, 2, 4, "object KIND NAME [NAMESPACE [TEXT]]")
 	p.Until(ts, neg, func(ctx context.Context) error {
-		_, err := p.Get(ctx, ts, args[0], args[1], args[2:]...)
+		u, err := p.Get(ctx, ts, args[0], args[1], args[2:]...)
+		if err == nil && len(args) == 4 && !strings.Contains(fmt.Sprint(u.Object), args[3]) {
+			return fmt.Errorf("%s %s has no %q: %v", args[0], args[1], args[3], u.Object)
+		}
 		return err
 	})
 }
