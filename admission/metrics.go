@@ -64,30 +64,25 @@ func NewMetrics(registry prometheus.Registerer, store *snapshot.Store, now func(
 				return now().Sub(s.Built()).Seconds()
 			}
 			return -1
-		}), staleKinds{store})
+		}), staleKinds(store))
 	return m
 }
 
 // staleKinds exports which kinds are stale.
-type staleKinds struct{ store *snapshot.Store }
-
-var watchStale = prometheus.NewDesc("opgate_watch_stale",
-	"Whether the snapshot may be too old in a kind, so that reviews are held (1) or not (0), by resource.",
-	[]string{"resource"}, nil)
-
-// Describe implements prometheus.Collector.
-func (staleKinds) Describe(to chan<- *prometheus.Desc) { to <- watchStale }
-
-// Collect implements prometheus.Collector.
-func (s staleKinds) Collect(to chan<- prometheus.Metric) {
-	stale := s.store.Stale()
-	for _, kind := range s.store.Followed() {
-		value := 0.0
-		if slices.Contains(stale, kind) {
-			value = 1
+func staleKinds(store *snapshot.Store) prometheus.Collector {
+	watchStale := prometheus.NewDesc("opgate_watch_stale",
+		"Whether the snapshot may be too old in a kind, so that reviews are held (1) or not (0), by resource.",
+		[]string{"resource"}, nil)
+	return prometheus.CollectorFunc(func(to chan<- prometheus.Metric) {
+		stale := store.Stale()
+		for _, kind := range store.Followed() {
+			value := 0.0
+			if slices.Contains(stale, kind) {
+				value = 1
+			}
+			to <- prometheus.MustNewConstMetric(watchStale, prometheus.GaugeValue, value, kind.Resource)
 		}
-		to <- prometheus.MustNewConstMetric(watchStale, prometheus.GaugeValue, value, kind.Resource)
-	}
+	})
 }
 
 // observe counts one answered review. Operations that the API server does not know are counted as such, so

@@ -282,21 +282,12 @@ func (in *preview) deletion() {
 	}
 }
 
-// grants warns of what an OperatorPolicy needs and the installation withholds.
+// grants warns of what an OperatorPolicy needs and the installation withholds, unless its status says so from the start.
 func (in *preview) grants() {
 	p, spec := in.p, &in.p.Object.Spec
 	if spec.RemovalBehavior.CustomResourceDefinitions == policyv1beta2.RemovalDelete {
 		in.ineffective("spec.removalBehavior.customResourceDefinitions Delete deletes none",
 			in.Grants.Missing(grant.Definitions))
-	}
-	if spec.ComplianceConfig.DeploymentsUnavailable == policyv1beta2.ConfigNonCompliant &&
-		spec.ComplianceType != policyv1beta2.MustNotHave {
-		in.ineffective("spec.complianceConfig.deploymentsUnavailable has no effect", in.Grants.Missing(grant.Deployments))
-	}
-	if p.Enforced && spec.ComplianceType == policyv1beta2.MustHave && p.TargetNamespace != "" &&
-		!in.Namespace(p.TargetNamespace).Exists() {
-		in.ineffective("namespace "+p.TargetNamespace+" does not exist and will not be created",
-			in.Grants.Missing(grant.Namespaces))
 	}
 	held, catalog := "every InstallPlan with package "+p.Package+" is held because of ", ""
 	if p.Catalog.Namespace != "" {

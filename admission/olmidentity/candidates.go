@@ -36,13 +36,9 @@ type Candidates struct {
 	users []string // in the metric
 }
 
-type clock func() time.Time
-
-func (c clock) Now() time.Time { return c() }
-
 // NewCandidates returns the candidates besides a configured account, and registers their metric.
-func NewCandidates(account Account, registry prometheus.Registerer, log logr.Logger, now func() time.Time) *Candidates {
-	c := &Candidates{account: account, log: log, entitled: cache.NewLRUExpireCacheWithClock(maxAnswers, clock(now)),
+func NewCandidates(account Account, registry prometheus.Registerer, log logr.Logger) *Candidates {
+	c := &Candidates{account: account, log: log, entitled: cache.NewLRUExpireCache(maxAnswers),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "opgate_olm_identity_candidate_writes_total",
 			Help: "Total number of writes in the form of OLM's by users that could be OLM and are not configured as it, by identity and kind of object.",
