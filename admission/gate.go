@@ -228,7 +228,7 @@ func (g *Gate) subscriptionInput(
 	mode rules.ApprovalMode,
 ) rules.SubscriptionInput {
 	in := rules.SubscriptionInput{
-		Subscription: sub, Old: old, Namespace: s.Namespace(sub.Metadata.Namespace), ByOLM: g.OLM.Is(user),
+		New: sub, Old: old, Namespace: s.Namespace(sub.Metadata.Namespace), ByOLM: g.OLM.Is(user),
 		Mode: mode, Interrupt: ctx.Done(), Now: g.Now(),
 		InstalledElsewhere: s.Copied(sub.Spec.Package, sub.Metadata.Namespace),
 	}

@@ -327,7 +327,7 @@ func (in *preview) subscription(ns *state.Namespace) {
 		sub.Spec.Channel, sub.Spec.Source = cmp.Or(sub.Spec.Channel, spec.Channel), cmp.Or(sub.Spec.Source, spec.Source)
 		sub.Spec.SourceNamespace = cmp.Or(sub.Spec.SourceNamespace, spec.SourceNamespace)
 	}
-	s := &SubscriptionInput{Subscription: sub, Namespace: ns, Now: in.Now, policy: true}
+	s := &SubscriptionInput{New: sub, Namespace: ns, Now: in.Now, policy: true}
 	if in.Package != nil {
 		s.Offered = in.Package(p.Package, sub.Catalog())
 	}

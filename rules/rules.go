@@ -104,6 +104,14 @@ type Write[T any] struct {
 	// Package returns a package of a catalog of OLM v0, which provides the versions of listed names; nil if it is not
 	// known. Default: none is known.
 	Package func(pkg string, source olm.Catalog) *catalog.Package
+	// Offered is the package in the catalog that a Subscription names; nil if it is not known. InstalledElsewhere reports
+	// whether another namespace has it installed for all namespaces.
+	Offered            *catalog.Package
+	InstalledElsewhere bool
+	// Mode is how to handle installPlanApproval of a Subscription. The validating webhook always denies: it cannot change
+	// fields. AppliesManual reports whether an update applies Manual where MayHideManual is true.
+	Mode          ApprovalMode
+	AppliesManual bool
 	// ByOLM and ByOpgate report whether the write comes from OLM's or from Opgate's own identity.
 	ByOLM, ByOpgate bool
 	// User is the name of the user who writes, and Groups are those of the user.
@@ -118,6 +126,9 @@ type Write[T any] struct {
 	Now time.Time
 	// Interrupt is that of PlanInput.
 	Interrupt <-chan struct{}
+
+	// policy is set for the Subscription that a policy asks for, whose fields are in spec.subscription.
+	policy bool
 }
 
 func plain[In any](kind []rule[In]) []verdict.Rule {
