@@ -282,7 +282,7 @@ func (in *preview) deletion() {
 	}
 }
 
-// grants warns of what an OperatorPolicy needs and the installation withholds, unless its status says so from the start.
+// grants warns of what an OperatorPolicy needs and the installation withholds, unless its status names it from the start.
 func (in *preview) grants() {
 	p, spec := in.p, &in.p.Object.Spec
 	if spec.RemovalBehavior.CustomResourceDefinitions == policyv1beta2.RemovalDelete {
