@@ -112,14 +112,6 @@ const (
 	HeldByDeletion = "held by the API server (ValidatingAdmissionPolicy opgate-deletion)"
 )
 
-// HeldBy ends the refusal of the API server.
-func (s *Scenario) HeldBy() string {
-	if s.isHeldDeletion() {
-		return HeldByDeletion
-	}
-	return HeldByBackstop
-}
-
 // isHeldDeletion reports whether the API server refuses a deletion, or what leads to one.
 func (s *Scenario) isHeldDeletion() bool { return strings.Contains(s.Backstop, "(deletion/") }
 

@@ -112,7 +112,10 @@ func withBackstop(s *scenario.Scenario) (message string, warnings []string) {
 			return strings.Contains(w, "("+string(rules.RuleSubscriptionApproval)+")")
 		})
 	}
-	return s.Backstop + "; " + s.HeldBy(), nil
+	if strings.Contains(s.Backstop, "(deletion/") {
+		return s.Backstop + "; " + scenario.HeldByDeletion, nil
+	}
+	return s.Backstop + "; " + scenario.HeldByBackstop, nil
 }
 
 // isApart reports whether all that a scenario depends on is in namespaces of its own, so that Apart separates it from
@@ -206,7 +209,7 @@ func play(t *testing.T, e *harness.Env, s *scenario.Scenario, want func(*scenari
 	wantMessage, wantWarnings := want(s)
 	before := e.Stored(t, target)
 	stdin, args := command(t, s)
-	if s.HeldBy() == scenario.HeldByDeletion && wantMessage != "" { // what is deleted too early does not come back
+	if strings.HasSuffix(wantMessage, scenario.HeldByDeletion) { // what is deleted too early does not come back
 		harness.Eventually(t, "the API server refuses deletions", func(ctx context.Context) error {
 			result, err := e.Kubectl(ctx, cluster.User(s.User), "", append(args, "--dry-run=server")...)
 			if err == nil && result.ExitCode == 0 {
