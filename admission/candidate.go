@@ -2,32 +2,26 @@ package admission
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/admission/olmidentity"
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/verdict"
-	"github.com/opgate/opgate/snapshot"
 )
 
-// A write looks like OLM's by its form: a plan that a Subscription owns, a Subscription or a ClusterServiceVersion that
-// a plan contains, the status of a plan. By these functions an endpoint reports whether a write does, and the object
-// that an event about it regards: the one that was written may not exist.
-type form[New, Old any] func(s *snapshot.Snapshot, req *request[New, Old],
-	v *verdict.Verdict) (about *corev1.ObjectReference, is bool)
+// form reports whether a write has the form of OLM's, and the object that an event about it regards: the one that is
+// written may not exist. OLM installs nothing without a plan and its status, so that other kinds would show no more.
+type form[New, Old any] func(req *request[New, Old], v *verdict.Verdict) (about *corev1.ObjectReference, is bool)
 
-// planForm recognizes the plans that OLM creates, also where they are allowed: OLM creates few, and an administrator
-// should learn of a wrong identity before there is a policy.
-func planForm(_ *snapshot.Snapshot, req *request[olm.InstallPlanHead, olm.InstallPlan],
-	_ *verdict.Verdict) (*corev1.ObjectReference, bool) {
+// planForm recognizes the plans that OLM creates, which a Subscription owns, also where they are allowed: OLM creates
+// few, and an administrator should learn of a wrong identity before there is a policy.
+func planForm(req *request[olm.InstallPlanHead, olm.InstallPlan], _ *verdict.Verdict) (*corev1.ObjectReference, bool) {
 	if req.Operation != string(admissionv1.Create) {
 		return nil, false
 	}
@@ -40,60 +34,14 @@ func planForm(_ *snapshot.Snapshot, req *request[olm.InstallPlanHead, olm.Instal
 	return nil, false
 }
 
-// refusedComponent reports whether a write of a component of the control plane was refused, by its name. People are
-// refused such writes as well, and are not to count as OLM for it.
-func refusedComponent(user *authenticationv1.UserInfo, v *verdict.Verdict) bool {
-	return v.Decision != verdict.Allow && strings.HasPrefix(user.Username, "system:")
-}
-
-// planStatusForm recognizes refused writes of a status: OLM writes it in a request of its own, and users have no reason
-// to.
-func planStatusForm(_ *snapshot.Snapshot, req *request[olm.InstallPlan, olm.InstallPlan],
-	v *verdict.Verdict) (*corev1.ObjectReference, bool) {
-	if !refusedComponent(&req.User, v) || !req.update() {
+// planStatusForm recognizes refused writes of a status by a component of the control plane, as its name shows: OLM
+// writes the status in a request of its own, and users have no reason to. People who are refused one do not count as OLM
+// for it.
+func planStatusForm(req *request[olm.InstallPlan, olm.InstallPlan], v *verdict.Verdict) (*corev1.ObjectReference, bool) {
+	if v.Decision == verdict.Allow || !strings.HasPrefix(req.User.Username, "system:") || !req.update() {
 		return nil, false
 	}
-	return referenceTo(&req.OldObject.Metadata), true
-}
-
-// subscriptionForm recognizes refused Subscriptions for dependencies, which OLM annotates with their plan.
-func subscriptionForm(s *snapshot.Snapshot, req *request[olm.Subscription, olm.Subscription],
-	v *verdict.Verdict) (*corev1.ObjectReference, bool) {
-	plan := req.Object.Metadata.Annotations.GeneratedBy
-	if !refusedComponent(&req.User, v) || req.update() || plan == "" {
-		return nil, false
-	}
-	return planWith(s, req.Namespace, func(p *olm.InstallPlan) bool { return p.Metadata.Name == plan }), true
-}
-
-// csvForm recognizes refused ClusterServiceVersions: copies, and those that a plan contains.
-func csvForm(s *snapshot.Snapshot, req *request[olm.CSV, olm.CSV], v *verdict.Verdict) (*corev1.ObjectReference, bool) {
-	if !refusedComponent(&req.User, v) || req.update() {
-		return nil, false
-	}
-	meta := &req.Object.Metadata
-	about := planWith(s, req.Namespace,
-		func(p *olm.InstallPlan) bool { return p.Spec.Approved && slices.Contains(p.Spec.CSVNames, meta.Name) })
-	return about, about != nil || meta.Labels.CopiedFrom != ""
-}
-
-func referenceTo(plan *olm.ObjectMeta) *corev1.ObjectReference {
-	return &corev1.ObjectReference{APIVersion: olm.InstallPlanGVK.GroupVersion().String(),
-		Kind:      olm.InstallPlanGVK.Kind,
-		Namespace: plan.Namespace, Name: plan.Name, UID: types.UID(plan.UID)}
-}
-
-// planWith returns a plan of a namespace, nil if none matches, or none is known yet.
-func planWith(s *snapshot.Snapshot, namespace string, matches func(*olm.InstallPlan) bool) *corev1.ObjectReference {
-	if s == nil {
-		return nil
-	}
-	for _, plan := range s.Namespace(namespace).Plans() {
-		if matches(plan) {
-			return referenceTo(&plan.Metadata)
-		}
-	}
-	return nil
+	return referenceTo(olm.InstallPlanGVK, &req.OldObject.Metadata), true
 }
 
 // reportCandidate completes the answer to a write in the form of OLM's by a user that is not configured as OLM, but
@@ -106,7 +54,7 @@ func (e *endpoint[New, Old]) reportCandidate(ctx context.Context, req *request[N
 		!g.Candidates.Possible(user.Username) {
 		return
 	}
-	about, is := e.form(g.Store.Load(), req, v)
+	about, is := e.form(req, v)
 	if !is || !g.Candidates.Entitled(user, func() (bool, error) { return g.mayEscalate(ctx, user) }) {
 		return
 	}

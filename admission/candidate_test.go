@@ -3,7 +3,6 @@ package admission
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,8 +34,7 @@ func TestCandidates(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			o := optionsOf(Options{Store: storeOf(t, s.Policies...), Authorizer: overrideBy{administrator}})
-			o.Candidates = olmidentity.NewCandidates(o.OLM.Account(), prometheus.NewRegistry(), logr.Discard(),
-				time.Now)
+			o.Candidates = olmidentity.NewCandidates(o.OLM.Account(), prometheus.NewRegistry(), logr.Discard())
 			if !c.elsewhere {
 				o.Authenticated = byAPIServer
 			}

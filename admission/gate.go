@@ -33,7 +33,6 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/grant"
-	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -139,23 +138,21 @@ func (g *Gate) Handlers() map[string]http.Handler {
 		PathMutateSubscriptions: &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "subscription",
 			governed: true, judge: g.mutateSubscription},
 		PathValidateSubscriptions: &endpoint[olm.Subscription, olm.Subscription]{gate: g, kind: "subscription",
-			governed: true, stored: storedSubscription, form: subscriptionForm, judge: g.validateSubscription},
+			governed: true, stored: storedSubscription, judge: g.validateSubscription},
 		PathValidateInstallPlans: &endpoint[olm.InstallPlanHead, olm.InstallPlan]{gate: g, kind: "installplan",
-			governed: true, exempt: g.exemptPlan, stored: storedPlan[olm.InstallPlanHead], form: planForm,
-			judge: g.validatePlan},
+			governed: true, stored: storedPlan[olm.InstallPlanHead], form: planForm, judge: g.validatePlan},
 		PathValidateInstallPlansStatus: &endpoint[olm.InstallPlan, olm.InstallPlan]{gate: g, kind: "installplan",
-			governed: true, exempt: g.exemptPlanStatus, stored: storedPlan[olm.InstallPlan], form: planStatusForm,
-			judge: g.validatePlanStatus},
+			governed: true, stored: storedPlan[olm.InstallPlan], form: planStatusForm, judge: g.validatePlanStatus},
 		PathMutateOperatorPolicies: &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy",
 			judge: g.mutateOperatorPolicy},
 		PathValidateOperatorPolicies: &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy",
 			stored: storedOperatorPolicy, judge: g.validateOperatorPolicy},
 		PathValidateCSVs: &endpoint[olm.CSV, olm.CSV]{gate: g, kind: "clusterserviceversion", raw: "spec",
-			governed: true, form: csvForm, judge: g.validateCSV},
+			governed: true, judge: g.validateCSV},
 		PathValidateCatalogSources: &endpoint[olm.CatalogSource, olm.CatalogSource]{gate: g, kind: "catalogsource",
-			governed: true, exempt: byOLM[olm.CatalogSource](g), judge: g.validateCatalogSource},
+			governed: true, judge: g.validateCatalogSource},
 		PathValidateOperatorGroups: &endpoint[olm.OperatorGroup, olm.OperatorGroup]{gate: g, kind: "operatorgroup",
-			governed: true, exempt: byOLM[olm.OperatorGroup](g), judge: g.validateOperatorGroup},
+			governed: true, judge: g.validateOperatorGroup},
 		PathValidateConstraints: &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "constraint",
 			judge: g.validateConstraint},
 		PathMutatePolicies: &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "policy",
@@ -174,9 +171,9 @@ func (g *Gate) Handlers() map[string]http.Handler {
 		PathMutateGeneratedSubscriptions: &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "subscription",
 			step: true, governed: true, judge: g.mutateSubscription},
 		PathValidateGeneratedSubscriptions: &endpoint[olm.Subscription, olm.Subscription]{gate: g, kind: "subscription",
-			step: true, governed: true, form: subscriptionForm, judge: g.validateSubscription},
+			step: true, governed: true, judge: g.validateSubscription},
 		PathValidateStepCSVs: &endpoint[olm.CSV, olm.CSV]{gate: g, kind: "clusterserviceversion", step: true,
-			raw: "spec", governed: true, form: csvForm, judge: g.validateCSV},
+			raw: "spec", governed: true, judge: g.validateCSV},
 	}
 	for _, handler := range handlers {
 		handler.(interface{ expectPanics() }).expectPanics()
@@ -231,7 +228,7 @@ func (g *Gate) subscriptionInput(
 	mode rules.ApprovalMode,
 ) rules.SubscriptionInput {
 	in := rules.SubscriptionInput{
-		Subscription: sub, Old: old, Namespace: s.Namespace(sub.Metadata.Namespace), ByOLM: g.OLM.Is(user),
+		New: sub, Old: old, Namespace: s.Namespace(sub.Metadata.Namespace), ByOLM: g.OLM.Is(user),
 		Mode: mode, Interrupt: ctx.Done(), Now: g.Now(),
 		InstalledElsewhere: s.Copied(sub.Spec.Package, sub.Metadata.Namespace),
 	}
@@ -244,23 +241,12 @@ func (g *Gate) subscriptionInput(
 	return in
 }
 
-func (g *Gate) planCreate(
-	req *request[olm.InstallPlanHead, olm.InstallPlan], ns *state.Namespace,
-) rules.PlanCreateInput {
-	return rules.PlanCreateInput{New: req.Object, Namespace: ns, ByOLM: g.OLM.Is(&req.User)}
-}
-
-func (g *Gate) exemptPlan(req *request[olm.InstallPlanHead, olm.InstallPlan]) bool {
-	in := g.planCreate(req, nil)
-	return !req.update() && in.NeverRefused()
-}
-
 func (g *Gate) validatePlan(
 	ctx context.Context, s *snapshot.Snapshot, req *request[olm.InstallPlanHead, olm.InstallPlan],
 ) verdict.Verdict {
 	ns := s.Namespace(req.Object.Metadata.Namespace)
 	if !req.update() {
-		return rules.JudgePlanCreate(g.planCreate(req, ns))
+		return rules.JudgePlanCreate(rules.PlanCreateInput{New: req.Object, Namespace: ns, ByOLM: g.OLM.Is(&req.User)})
 	}
 	in := rules.PlanUpdateInput{New: req.Object, Old: req.OldObject, Namespace: ns, User: req.User.Username,
 		Interrupt: ctx.Done(), Now: g.Now()}
@@ -273,25 +259,15 @@ func (g *Gate) validatePlan(
 	return g.override(ctx, &v, ns, req.caller(), in.OverrideAsked())
 }
 
-func (g *Gate) planStatus(req *request[olm.InstallPlan, olm.InstallPlan], ns *state.Namespace) rules.PlanStatusInput {
-	return rules.PlanStatusInput{New: req.Object, Old: req.OldObject, Namespace: ns,
-		ByOLM: g.OLM.Is(&req.User), ByOpgate: g.byOpgate(&req.User)}
-}
-
-func (g *Gate) exemptPlanStatus(req *request[olm.InstallPlan, olm.InstallPlan]) bool {
-	in := g.planStatus(req, nil)
-	return in.NeverRefused()
-}
-
 func (g *Gate) validatePlanStatus(
 	ctx context.Context, s *snapshot.Snapshot, req *request[olm.InstallPlan, olm.InstallPlan],
 ) verdict.Verdict {
 	if !req.update() {
 		return unexpected("installplan", req.Operation, req.SubResource)
 	}
-	in := g.planStatus(req, s.Namespace(req.OldObject.Metadata.Namespace))
-	in.Interrupt, in.Now = ctx.Done(), g.Now()
-	return rules.JudgePlanStatusUpdate(in)
+	return rules.JudgePlanStatusUpdate(rules.PlanStatusInput{New: req.Object, Old: req.OldObject,
+		Namespace: s.Namespace(req.OldObject.Metadata.Namespace), ByOLM: g.OLM.Is(&req.User),
+		ByOpgate: g.byOpgate(&req.User), Interrupt: ctx.Done(), Now: g.Now()})
 }
 
 // byOpgate reports whether a request comes from Opgate's own identity.

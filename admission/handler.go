@@ -10,6 +10,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/opgate/opgate/internal/inflight"
@@ -24,9 +25,6 @@ type endpoint[New, Old any] struct {
 	gate *Gate
 	// kind labels metrics and logs: "subscription", "installplan".
 	kind string
-	// exempt answers before the snapshot is read; nil exempts nothing. It is for the writes of OLM that
-	// must never be refused, whatever state the gate is in.
-	exempt func(*request[New, Old]) bool
 	// governed is whether policies and Constraints judge the kind.
 	governed bool
 	// concerns returns the namespace that a write is judged in; nil for that of the object.
@@ -37,7 +35,7 @@ type endpoint[New, Old any] struct {
 	// raw is the member of objects that is kept as JSON, so that the values in it take less memory; "" for none.
 	raw string
 	// stored returns the object that an update changes, for events; nil reports none.
-	stored func(*request[New, Old]) stored
+	stored func(*request[New, Old]) *corev1.ObjectReference
 	// form reports whether a write looks like OLM's; nil never reports it.
 	form  form[New, Old]
 	judge func(context.Context, *snapshot.Snapshot, *request[New, Old]) verdict.Verdict
@@ -115,6 +113,7 @@ func (e *endpoint[New, Old]) answer(
 	}
 	uid := req.UID
 	req.authenticated, req.endWork = authenticated, body.EndWork
+	regarded := e.regarded(req) // judging may drop the objects
 	judged := e.verdict(ctx, req)
 	e.reportCandidate(ctx, req, &judged)
 	answered := judged
@@ -133,14 +132,11 @@ func (e *endpoint[New, Old]) answer(
 		e.gate.Metrics.overridden(&judged)
 	}
 	e.log(req, &judged)
-	e.report(req, &judged)
+	e.gate.report(regarded, req.User.Username, &judged)
 	return uid, answer
 }
 
 func (e *endpoint[New, Old]) verdict(ctx context.Context, req *request[New, Old]) verdict.Verdict {
-	if e.exempt != nil && e.exempt(req) {
-		return verdict.Verdict{Object: e.kind}
-	}
 	if ctx.Err() != nil {
 		return late(e.kind)
 	}

@@ -28,8 +28,8 @@ type Metrics struct {
 	overrides *prometheus.CounterVec
 }
 
-// NewMetrics registers the gate's metrics. The snapshot's generation and age, in seconds since it was last
-// built, are read from the store when they are scraped.
+// NewMetrics registers the gate's metrics. The snapshot's age, in seconds since it was last built, is read from the store
+// when it is scraped.
 func NewMetrics(registry prometheus.Registerer, store *snapshot.Store, now func() time.Time) *Metrics {
 	m := &Metrics{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -57,15 +57,6 @@ func NewMetrics(registry prometheus.Registerer, store *snapshot.Store, now func(
 			Help: "Total number of CEL expressions of Constraints and bundles compiled.",
 		}, func() float64 { return float64(constraint.Compilations()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "opgate_policy_snapshot_generation",
-			Help: "Number of times the snapshot was built; 0 until the first full one.",
-		}, func() float64 {
-			if s := store.Load(); s != nil {
-				return float64(s.Generation())
-			}
-			return 0
-		}),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "opgate_policy_snapshot_age_seconds",
 			Help: "Seconds since the snapshot was last built; -1 until the first full one.",
 		}, func() float64 {
@@ -73,30 +64,25 @@ func NewMetrics(registry prometheus.Registerer, store *snapshot.Store, now func(
 				return now().Sub(s.Built()).Seconds()
 			}
 			return -1
-		}), staleKinds{store})
+		}), staleKinds(store))
 	return m
 }
 
 // staleKinds exports which kinds are stale.
-type staleKinds struct{ store *snapshot.Store }
-
-var watchStale = prometheus.NewDesc("opgate_watch_stale",
-	"Whether the snapshot may be too old in a kind, so that reviews are held (1) or not (0), by resource.",
-	[]string{"resource"}, nil)
-
-// Describe implements prometheus.Collector.
-func (staleKinds) Describe(to chan<- *prometheus.Desc) { to <- watchStale }
-
-// Collect implements prometheus.Collector.
-func (s staleKinds) Collect(to chan<- prometheus.Metric) {
-	stale := s.store.Stale()
-	for _, kind := range s.store.Followed() {
-		value := 0.0
-		if slices.Contains(stale, kind) {
-			value = 1
+func staleKinds(store *snapshot.Store) prometheus.Collector {
+	watchStale := prometheus.NewDesc("opgate_watch_stale",
+		"Whether the snapshot may be too old in a kind, so that reviews are held (1) or not (0), by resource.",
+		[]string{"resource"}, nil)
+	return prometheus.CollectorFunc(func(to chan<- prometheus.Metric) {
+		stale := store.Stale()
+		for _, kind := range store.Followed() {
+			value := 0.0
+			if slices.Contains(stale, kind) {
+				value = 1
+			}
+			to <- prometheus.MustNewConstMetric(watchStale, prometheus.GaugeValue, value, kind.Resource)
 		}
-		to <- prometheus.MustNewConstMetric(watchStale, prometheus.GaugeValue, value, kind.Resource)
-	}
+	})
 }
 
 // observe counts one answered review. Operations that the API server does not know are counted as such, so
@@ -122,48 +108,50 @@ func (m *Metrics) overridden(v *verdict.Verdict) {
 	}
 }
 
-// stored is an object that exists, as the regarding object of an event.
-type stored struct {
-	gvk  schema.GroupVersionKind
-	meta *olm.ObjectMeta
+// referenceTo refers to a stored object in an event.
+func referenceTo(gvk schema.GroupVersionKind, o *olm.ObjectMeta) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: o.Namespace,
+		Name: o.Name, UID: types.UID(o.UID)}
 }
 
-func storedSubscription(req *request[olm.Subscription, olm.Subscription]) stored {
-	return stored{olm.SubscriptionGVK, &req.OldObject.Metadata}
+func storedSubscription(req *request[olm.Subscription, olm.Subscription]) *corev1.ObjectReference {
+	return referenceTo(olm.SubscriptionGVK, &req.OldObject.Metadata)
 }
 
-func storedPlan[New any](req *request[New, olm.InstallPlan]) stored {
-	return stored{olm.InstallPlanGVK, &req.OldObject.Metadata}
+func storedPlan[New any](req *request[New, olm.InstallPlan]) *corev1.ObjectReference {
+	return referenceTo(olm.InstallPlanGVK, &req.OldObject.Metadata)
 }
 
-func storedOperatorPolicy(req *request[json.RawMessage, json.RawMessage]) stored {
+func storedOperatorPolicy(req *request[json.RawMessage, json.RawMessage]) *corev1.ObjectReference {
 	var head struct {
 		Metadata olm.ObjectMeta `json:"metadata"`
 	}
-	if req.OldObject == nil || json.Unmarshal(*req.OldObject, &head) != nil {
-		return stored{} // an event needs the UID
+	_ = json.Unmarshal(*req.OldObject, &head) // without a UID there is no event
+	return referenceTo(policyv1beta2.GroupVersion.WithKind(policyv1beta2.Kind), &head.Metadata)
+}
+
+// regarded returns the object that an event about a review regards; nil for none. Reviews that change nothing, or that
+// the API server has not sent, cause no event. The loop reports what it does itself.
+func (e *endpoint[New, Old]) regarded(req *request[New, Old]) *corev1.ObjectReference {
+	if e.stored == nil || !req.update() || !req.stores() || e.gate.byOpgate(&req.User) {
+		return nil
 	}
-	return stored{policyv1beta2.GroupVersion.WithKind(policyv1beta2.Kind), &head.Metadata}
+	if about := e.stored(req); about.UID != "" {
+		return about
+	}
+	return nil
 }
 
 // report records an event on the object of a review: that it was refused, or that a plan is approved by a user, if only
-// with an override. The loop reports what it does itself. Reviews that change nothing, or that the API server has not
-// sent, cause no event, nor do refusals that are not about the object.
-func (e *endpoint[New, Old]) report(req *request[New, Old], v *verdict.Verdict) {
-	if e.stored == nil || !req.update() || !req.stores() || e.gate.byOpgate(&req.User) {
+// with an override. Refusals that are not about the object cause none.
+func (g *Gate) report(about *corev1.ObjectReference, user string, v *verdict.Verdict) {
+	if about == nil {
 		return
 	}
-	event, ok := eventOf(v, req.User.Username)
-	if !ok {
-		return
+	if event, ok := eventOf(v, user); ok {
+		event.Regarding = *about
+		g.Events.Record(event)
 	}
-	about := e.stored(req)
-	if about.meta == nil || about.meta.UID == "" {
-		return
-	}
-	event.Regarding = corev1.ObjectReference{APIVersion: about.gvk.GroupVersion().String(), Kind: about.gvk.Kind,
-		Namespace: about.meta.Namespace, Name: about.meta.Name, UID: types.UID(about.meta.UID)}
-	e.gate.Events.Record(event)
 }
 
 // eventOf returns the event for a verdict on an update, without its object. Only the verdict on an approval has

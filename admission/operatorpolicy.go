@@ -156,20 +156,10 @@ func (g *Gate) markAuthor(ctx context.Context, req *request[json.RawMessage, jso
 	return dependency.MarkChange(op.Annotations, mark)
 }
 
-// drop releases the policies, and the memory that is reserved for judging them, but for what an event on
-// the stored one needs.
+// drop releases the policies, and the memory that is reserved for judging them.
 func (p *decodedPolicies) drop(req *request[json.RawMessage, json.RawMessage]) {
-	old := p.old
 	*p = decodedPolicies{}
 	req.drop()
-	if old == nil {
-		return
-	}
-	head, err := json.Marshal(map[string]any{"metadata": map[string]any{"namespace": old.Namespace, "name": old.Name,
-		"uid": old.UID}})
-	if err == nil {
-		req.OldObject = (*json.RawMessage)(&head)
-	}
 }
 
 // needsOfPolicy returns what the author of a write of an OperatorPolicy needs rights to, of which some exceptions are

@@ -34,9 +34,6 @@ func TestPanics(t *testing.T) {
 	options.Metrics, options.Panics, options.Log = NewMetrics(registry, store, options.Now),
 		panics.NewRecorder(registry, logger), logr.Logger{}
 	gate := New(options)
-	allow := func(context.Context, *snapshot.Snapshot, *request[json.RawMessage, json.RawMessage]) verdict.Verdict {
-		return verdict.Verdict{}
-	}
 	review := reviewOf(t, "admin", false, nil, []byte("{}"))
 	for name, handler := range map[string]http.Handler{
 		"judging": &endpoint[json.RawMessage, json.RawMessage]{gate: gate, kind: "judged",
@@ -44,8 +41,6 @@ func TestPanics(t *testing.T) {
 				req *request[json.RawMessage, json.RawMessage]) verdict.Verdict {
 				return verdict.Verdict{Object: string(*req.OldObject)} // there is none
 			}},
-		"exempting": &endpoint[json.RawMessage, json.RawMessage]{gate: gate, kind: "exempted", judge: allow,
-			exempt: func(*request[json.RawMessage, json.RawMessage]) bool { panic(map[string]int{"no": 1}) }},
 		"decoding": &endpoint[explosive, explosive]{gate: gate, kind: "decoded",
 			judge: func(context.Context, *snapshot.Snapshot, *request[explosive, explosive]) verdict.Verdict {
 				return verdict.Verdict{}
@@ -64,7 +59,7 @@ func TestPanics(t *testing.T) {
 			if !strings.Contains(log.String(), "panic_test.go") {
 				t.Errorf("the log has no stack:\n%s", log.String())
 			}
-			kind := map[string]string{"judging": "judged", "exempting": "exempted", "decoding": "decoded"}[name]
+			kind := map[string]string{"judging": "judged", "decoding": "decoded"}[name]
 			if got := valueOf(t, registry, "opgate_panics_total", kind); got != 1 {
 				t.Errorf("%v panics of kind %s are counted, want 1", got, kind)
 			}

@@ -22,6 +22,7 @@ import (
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/rules/facts"
 	"github.com/opgate/opgate/rules/state"
+	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -145,7 +146,7 @@ func send(t *testing.T, gate *Gate, user string, status bool, old, object *unstr
 	if err != nil {
 		t.Fatal(err)
 	}
-	return outcome{got.Allowed(), got.Decision, got.Message, got.Warnings, got.Object}
+	return outcome{got.Decision == verdict.Allow.String(), got.Decision, got.Message, got.Warnings, got.Object}
 }
 
 // reviewOf is the body that the API server sends for a write.

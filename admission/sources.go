@@ -15,17 +15,11 @@ type (
 	operatorGroupRequest = request[olm.OperatorGroup, olm.OperatorGroup]
 )
 
-// byOLM exempts OLM's own writes: it updates the image of a CatalogSource that has a template for it, and annotations and
-// status of an OperatorGroup.
-func byOLM[T any](g *Gate) func(*request[T, T]) bool {
-	return func(req *request[T, T]) bool { return g.OLM.Is(&req.User) }
-}
-
 func (g *Gate) validateCatalogSource(ctx context.Context, s *snapshot.Snapshot,
 	req *catalogSourceRequest) verdict.Verdict {
 	return rules.JudgeCatalogSource(rules.CatalogSourceInput{New: req.Object, Old: req.OldObject,
-		Namespace: s.Namespace(req.Object.Metadata.Namespace), User: req.User.Username, Groups: req.User.Groups,
-		Interrupt: ctx.Done()})
+		Namespace: s.Namespace(req.Object.Metadata.Namespace), ByOLM: g.OLM.Is(&req.User), User: req.User.Username,
+		Groups: req.User.Groups, Interrupt: ctx.Done()})
 }
 
 func (g *Gate) validateOperatorGroup(ctx context.Context, s *snapshot.Snapshot,

@@ -144,7 +144,7 @@ func TestPlanApprovalChangesNoSubscription(t *testing.T) {
 					})}})
 				s := subscriptionTo("etcd")
 				s.Spec.InstallPlanApproval = have
-				v := JudgeSubscription(SubscriptionInput{Subscription: s, Namespace: ns, Mode: MutateApproval})
+				v := JudgeSubscription(SubscriptionInput{New: s, Namespace: ns, Mode: MutateApproval})
 				changes[field] = len(v.Changes)
 			}
 			if changes["IfAllowed"] != changes[""] || changes["IfRequested"] != changes[""] {

@@ -278,7 +278,7 @@ func TestStricterApprovalWins(t *testing.T) {
 			state.NamespaceContents{Policies: []*operatorpolicy.Policy{NewOperatorPolicy(free), NewOperatorPolicy(pinned)}})
 		sub := subscriptionTo("etcd")
 		sub.Spec.InstallPlanApproval = olm.ApprovalAutomatic
-		v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns, Mode: MutateApproval})
+		v := JudgeSubscription(SubscriptionInput{New: sub, Namespace: ns, Mode: MutateApproval})
 		if len(v.Changes) != 2 || v.Changes[0].Value != olm.ApprovalManual {
 			t.Errorf("policies %q: changes %+v", names, v.Changes)
 		}
@@ -294,7 +294,7 @@ func TestMustNotHaveFromAnotherCatalog(t *testing.T) {
 		"curated-catalog": verdict.Allow} {
 		sub := subscriptionTo("etcd")
 		sub.Spec.Source = source
-		if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns,
+		if v := JudgeSubscription(SubscriptionInput{New: sub, Namespace: ns,
 			Mode: DenyApproval}); v.Decision != want {
 			t.Errorf("from %s: %s, want %s", source, v.Decision, want)
 		}

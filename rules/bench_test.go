@@ -73,8 +73,8 @@ func BenchmarkJudgeApproval(b *testing.B) {
 func TestAllocations(t *testing.T) {
 	for _, n := range crowds {
 		ns := crowd(n)
-		allowed := SubscriptionInput{Subscription: subscriptionTo("etcd"), Namespace: ns, Mode: DenyApproval}
-		ungoverned := SubscriptionInput{Subscription: subscriptionTo("grafana"), Namespace: ns, Mode: DenyApproval}
+		allowed := SubscriptionInput{New: subscriptionTo("etcd"), Namespace: ns, Mode: DenyApproval}
+		ungoverned := SubscriptionInput{New: subscriptionTo("grafana"), Namespace: ns, Mode: DenyApproval}
 		plan := PlanInput{Plan: pendingPlan("etcd 0.9.2"), Namespace: ns}
 		refused := PlanInput{Plan: pendingPlan("etcd 0.9.4"), Namespace: ns}
 		for _, c := range []struct {

@@ -10,7 +10,6 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/bundle"
-	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/facts"
@@ -18,25 +17,17 @@ import (
 	"github.com/opgate/opgate/rules/state"
 )
 
-// Cluster collects objects of the cluster and of any number of namespaces, and groups the latter by Namespace.
+// Cluster collects what is judged by: what is known of the cluster, or the objects of one namespace.
 type Cluster struct {
-	// Facts are those of every Namespace. Facts and Definitions are the input of constraint.NewSet.
+	// Facts and Definitions are the input of constraint.NewSet.
 	Facts       facts.Cluster
 	Definitions []*constraint.Definition
 	// Graph suspends what is added later. Default: nothing is suspended but by its annotation. With Unsuspended that
 	// holds as well, and the graph only shows what is waited for.
 	Graph       *dependency.Graph
 	Unsuspended bool
-	// Constraints are set in every Namespace.
-	Constraints *constraint.Set
-	// Packages are those of every Namespace.
-	Packages state.Packages
-	// Changes are those of every Namespace.
-	Changes state.Changes
-	// Everywhere are the policies with AnyNamespace, which are in every Namespace.
-	Everywhere []*operatorpolicy.Policy
 
-	contents map[string]*state.NamespaceContents
+	contents *state.NamespaceContents
 }
 
 // suspending returns the Policy that suspends an object with this annotation, and what it waits for.
@@ -57,46 +48,39 @@ func (c *Cluster) AddConstraint(d *constraint.Definition) {
 	c.Definitions = append(c.Definitions, d)
 }
 
-// AddPolicy adds a policy to the namespace that it governs, or to every namespace.
+// AddPolicy adds a policy that governs something in the namespace.
 func (c *Cluster) AddPolicy(p *operatorpolicy.Policy) {
-	n := c.Namespace(p.Concerns())
+	n := c.Contents()
 	n.Policies = append(n.Policies,
 		p.SuspendedBy(c.suspending(dependency.OperatorPolicyRef(p.Namespace, p.Name), p.Pending)))
-	if p.AnyNamespace {
-		c.Everywhere = append(c.Everywhere, p)
-	}
 }
 
 // AddCSV adds a ClusterServiceVersion, with its Bundle.
 func (c *Cluster) AddCSV(csv *olm.CSV) {
-	n := c.Namespace(csv.Metadata.Namespace)
+	n := c.Contents()
 	if n.Stored = append(n.Stored, csv); state.InstallsOperator(csv) {
 		n.CSVs = append(n.CSVs, state.Installed{Bundle: csv.Bundle, UID: csv.Metadata.UID})
 	}
 }
 
-// Namespace returns what is known of a namespace, to be added to.
-func (c *Cluster) Namespace(name string) *state.NamespaceContents {
+// Contents returns what is known of the namespace, to be added to.
+func (c *Cluster) Contents() *state.NamespaceContents {
 	if c.contents == nil {
-		c.contents = map[string]*state.NamespaceContents{}
+		c.contents = &state.NamespaceContents{}
 	}
-	if c.contents[name] == nil {
-		c.contents[name] = &state.NamespaceContents{}
-	}
-	return c.contents[name]
+	return c.contents
 }
 
-// Namespaces returns every namespace with at least one object.
-func (c *Cluster) Namespaces() map[string]*state.Namespace {
-	namespaces, facts := make(map[string]*state.Namespace, len(c.contents)), c.Facts
-	for name, contents := range c.contents {
-		contents.Facts, contents.Constraints = &facts, c.Constraints
-		if name != "" { // which has them already
-			contents.Policies = append(contents.Policies, c.Everywhere...)
-		}
-		namespaces[name] = carrier.Read(state.NewNamespace(name, *contents), c.Packages, c.Changes)
+// Namespace returns the namespace, on a cluster with these Constraints; nil if nothing was added. Everywhere are the
+// policies that hold in every namespace.
+func (c *Cluster) Namespace(name string, constraints *constraint.Set, everywhere []*operatorpolicy.Policy) *state.Namespace {
+	if c.contents == nil {
+		return nil
 	}
-	return namespaces
+	facts := c.Facts
+	c.contents.Facts, c.contents.Constraints = &facts, constraints
+	c.contents.Policies = append(c.contents.Policies, everywhere...)
+	return state.NewNamespace(name, *c.contents)
 }
 
 const (

@@ -520,10 +520,10 @@ func TestStartingCSVCountsOnce(t *testing.T) {
 	sub, old := subscriptionTo("etcd"), subscriptionTo("etcd")
 	sub.Spec.StartingCSV, sub.Spec.InstallPlanApproval = "etcd.v0.9.2", olm.ApprovalManual
 	old.Spec, old.Spec.Channel = sub.Spec, "another"
-	if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns}); v.Decision != verdict.Deny {
+	if v := JudgeSubscription(SubscriptionInput{New: sub, Namespace: ns}); v.Decision != verdict.Deny {
 		t.Errorf("a new Subscription is judged %s: %s", v.Decision, v.Refusal())
 	}
-	if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Old: old,
+	if v := JudgeSubscription(SubscriptionInput{New: sub, Old: old,
 		Namespace: ns}); v.Decision != verdict.Allow {
 		t.Errorf("an update is judged %s: %s", v.Decision, v.Refusal())
 	}
@@ -550,7 +550,7 @@ func TestNewestVersionIsWarnedOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sub := subscriptionTo("etcd")
 			sub.Spec.InstallPlanApproval = olm.ApprovalManual
-			v := JudgeSubscription(SubscriptionInput{Subscription: sub, Offered: offered,
+			v := JudgeSubscription(SubscriptionInput{New: sub, Offered: offered,
 				Namespace: state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes,
 					Constraints: c.set})})
 			if len(v.Reasons) != c.refusals || len(v.Warnings) != c.warnings {

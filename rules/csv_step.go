@@ -91,7 +91,7 @@ func refusedSubscriptions(plan *olm.InstallPlan, ns *state.Namespace, now time.T
 		generated := *sub
 		generated.Metadata.Namespace, generated.Metadata.Annotations.GeneratedBy = plan.Metadata.Namespace,
 			plan.Metadata.Name
-		v := JudgeSubscription(SubscriptionInput{Subscription: &generated, Namespace: ns, ByOLM: true,
+		v := JudgeSubscription(SubscriptionInput{New: &generated, Namespace: ns, ByOLM: true,
 			Mode: MutateApproval, Now: now})
 		for _, r := range v.Reasons {
 			r.Message = "Subscription " + text.Name(sub.Metadata.Name) + " to package " + text.Name(sub.Spec.Package) +

@@ -55,23 +55,6 @@ func TestG25PoliciesAreWarned(t *testing.T) {
 			value: "rights.definitions",
 		},
 		{
-			name: "reports Deployments",
-			judge: policy(func(s *spec) {
-				s.ComplianceConfig.DeploymentsUnavailable = policyv1beta2.ConfigNonCompliant
-			}),
-			lacks: grant.Deployments,
-			value: "rights.deployments",
-		},
-		{
-			name: "installs where there is no namespace",
-			judge: policy(func(s *spec) {
-				s.ComplianceType, s.RemediationAction = policyv1beta2.MustHave,
-					policyv1beta2.Enforce
-			}),
-			lacks: grant.Namespaces,
-			value: "rights.namespaces",
-		},
-		{
 			name:  "asks for consent",
 			judge: policy(reviewing(policyv1beta2.Consent{Images: policyv1beta2.ConsentHold})),
 			lacks: grant.Contents,

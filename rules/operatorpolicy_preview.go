@@ -282,21 +282,12 @@ func (in *preview) deletion() {
 	}
 }
 
-// grants warns of what an OperatorPolicy needs and the installation withholds.
+// grants warns of what an OperatorPolicy needs and the installation withholds, unless its status names it from the start.
 func (in *preview) grants() {
 	p, spec := in.p, &in.p.Object.Spec
 	if spec.RemovalBehavior.CustomResourceDefinitions == policyv1beta2.RemovalDelete {
 		in.ineffective("spec.removalBehavior.customResourceDefinitions Delete deletes none",
 			in.Grants.Missing(grant.Definitions))
-	}
-	if spec.ComplianceConfig.DeploymentsUnavailable == policyv1beta2.ConfigNonCompliant &&
-		spec.ComplianceType != policyv1beta2.MustNotHave {
-		in.ineffective("spec.complianceConfig.deploymentsUnavailable has no effect", in.Grants.Missing(grant.Deployments))
-	}
-	if p.Enforced && spec.ComplianceType == policyv1beta2.MustHave && p.TargetNamespace != "" &&
-		!in.Namespace(p.TargetNamespace).Exists() {
-		in.ineffective("namespace "+p.TargetNamespace+" does not exist and will not be created",
-			in.Grants.Missing(grant.Namespaces))
 	}
 	held, catalog := "every InstallPlan with package "+p.Package+" is held because of ", ""
 	if p.Catalog.Namespace != "" {
@@ -336,7 +327,7 @@ func (in *preview) subscription(ns *state.Namespace) {
 		sub.Spec.Channel, sub.Spec.Source = cmp.Or(sub.Spec.Channel, spec.Channel), cmp.Or(sub.Spec.Source, spec.Source)
 		sub.Spec.SourceNamespace = cmp.Or(sub.Spec.SourceNamespace, spec.SourceNamespace)
 	}
-	s := &SubscriptionInput{Subscription: sub, Namespace: ns, Now: in.Now, policy: true}
+	s := &SubscriptionInput{New: sub, Namespace: ns, Now: in.Now, policy: true}
 	if in.Package != nil {
 		s.Offered = in.Package(p.Package, sub.Catalog())
 	}

@@ -217,7 +217,7 @@ func TestUnreadablePoliciesHold(t *testing.T) {
 				t.Errorf("the plan: %s %v", v.Decision, v.Reasons)
 			}
 			sub := subscriptionTo("etcd")
-			if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns,
+			if v := JudgeSubscription(SubscriptionInput{New: sub, Namespace: ns,
 				Mode: DenyApproval}); v.Decision != verdict.Hold {
 				t.Errorf("the Subscription: %s %v", v.Decision, v.Reasons)
 			}

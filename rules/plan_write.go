@@ -19,13 +19,10 @@ import (
 // known.
 type PlanCreateInput Write[olm.InstallPlanHead]
 
-// NeverRefused reports whether a create passes in any state of the gate, before the namespace is known: OLM creates a
-// plan that is not approved yet. Refusing it stalls the namespace, and it is judged when it is approved.
-func (in *PlanCreateInput) NeverRefused() bool { return in.ByOLM && !in.New.Spec.Approved }
-
 // JudgePlanCreate decides on creating an InstallPlan. Only OLM creates plans in a governed namespace: OLM adopts a
 // forged plan with the generation that it would use next. OLM itself is refused only if the plan is born
-// approved although a policy must judge it first; refusing any other create would stall the whole namespace.
+// approved although a policy must judge it first; refusing any other create would stall the whole namespace. The webhook
+// configurations do not send those.
 func JudgePlanCreate(in PlanCreateInput) verdict.Verdict {
 	v := verdict.Verdict{Object: "installplan " + in.New.Metadata.Key()}
 	if !in.ByOLM && evidence.OverrideReason(&in.New.Metadata) != "" {
@@ -36,7 +33,7 @@ func JudgePlanCreate(in PlanCreateInput) verdict.Verdict {
 			"consent to what a plan changes once OLM has written it")
 	}
 	switch {
-	case in.NeverRefused() || !in.Namespace.Judged():
+	case in.ByOLM && !in.New.Spec.Approved, !in.Namespace.Judged():
 	case !in.ByOLM:
 		state.RecordForNamespace(&v, in.Namespace, RulePlanCreate, verdict.NotAllowed("creating an InstallPlan by hand",
 			"OLM creates plans from Subscriptions; create or change one of these"))
@@ -161,17 +158,13 @@ func frozen(v *verdict.Verdict, ns *state.Namespace, changed bool, field string)
 // PlanStatusInput is the input of JudgePlanStatusUpdate.
 type PlanStatusInput Write[olm.InstallPlan]
 
-// NeverRefused reports whether a write passes in any state of the gate, before the namespace is known: OLM's writes of
-// status always do, since a refused one leaves an orphan plan.
-func (in *PlanStatusInput) NeverRefused() bool { return in.ByOLM }
-
 // JudgePlanStatusUpdate decides on a write to an InstallPlan's status. Only OLM may change what the plan will write or
-// its phase, since OLM runs a plan in phase Installing without checking spec.approved. The one
-// transition allowed to others is from RequiresApproval to Installing, for an approved plan that passes; Opgate repeats
-// interrupted plans, of which each step is judged again.
+// its phase, since OLM runs a plan in phase Installing without checking spec.approved; a refused write of OLM would leave
+// an orphan plan, and is not sent. The one transition allowed to others is from RequiresApproval to Installing, for an
+// approved plan that passes; Opgate repeats interrupted plans, of which each step is judged again.
 func JudgePlanStatusUpdate(in PlanStatusInput) verdict.Verdict {
 	v := verdict.Verdict{Object: "installplan " + in.Old.Metadata.Key()}
-	if in.NeverRefused() || !in.Namespace.Judged() {
+	if in.ByOLM || !in.Namespace.Judged() {
 		return v
 	}
 	is, was := &in.New.Status, &in.Old.Status

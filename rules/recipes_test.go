@@ -201,7 +201,7 @@ func (o offered) under(t *testing.T, objects []*constraintv1.Constraint, labels 
 	ns := state.NewNamespace("shop", state.NamespaceContents{Subscriptions: stored, Exists: true, Labels: labels,
 		Facts: aroundKubernetes, Constraints: under(definitions...), Groups: []*olm.OperatorGroup{all}})
 	if subscribes {
-		return JudgeSubscription(SubscriptionInput{Namespace: ns, Mode: MutateApproval, Subscription: sub})
+		return JudgeSubscription(SubscriptionInput{Namespace: ns, Mode: MutateApproval, New: sub})
 	}
 	name := "etcdoperator.v" + o.version
 	var steps []olm.Step

@@ -37,7 +37,6 @@ import (
 	"errors"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -105,6 +104,14 @@ type Write[T any] struct {
 	// Package returns a package of a catalog of OLM v0, which provides the versions of listed names; nil if it is not
 	// known. Default: none is known.
 	Package func(pkg string, source olm.Catalog) *catalog.Package
+	// Offered is the package in the catalog that a Subscription names; nil if it is not known. InstalledElsewhere reports
+	// whether another namespace has it installed for all namespaces.
+	Offered            *catalog.Package
+	InstalledElsewhere bool
+	// Mode is how to handle installPlanApproval of a Subscription. The validating webhook always denies: it cannot change
+	// fields. AppliesManual reports whether an update applies Manual where MayHideManual is true.
+	Mode          ApprovalMode
+	AppliesManual bool
 	// ByOLM and ByOpgate report whether the write comes from OLM's or from Opgate's own identity.
 	ByOLM, ByOpgate bool
 	// User is the name of the user who writes, and Groups are those of the user.
@@ -119,6 +126,9 @@ type Write[T any] struct {
 	Now time.Time
 	// Interrupt is that of PlanInput.
 	Interrupt <-chan struct{}
+
+	// policy is set for the Subscription that a policy asks for, whose fields are in spec.subscription.
+	policy bool
 }
 
 func plain[In any](kind []rule[In]) []verdict.Rule {
@@ -192,89 +202,22 @@ func Causes(v *verdict.Verdict) (causes []metav1.StatusCause) {
 	return causes
 }
 
-// fromCauses returns the reasons that Causes wrote; none for those of another webhook.
-func fromCauses(causes []metav1.StatusCause) (reasons []verdict.Reason) {
-	for _, c := range causes {
-		if rule := RuleOf(verdict.RuleID(c.Type)); rule.ID != "" {
-			r := verdict.Reason{Decision: verdict.Deny, Field: c.Field, Message: c.Message}
-			r.Rule = rule.ID
-			reasons = append(reasons, r)
-		}
-		if len(reasons) == 0 {
-			continue
-		}
-		switch r := &reasons[len(reasons)-1]; c.Type {
-		case metakey.CauseDecision:
-			if c.Message == verdict.Hold.String() {
-				r.Decision = verdict.Hold
-			}
-		case metakey.CausePolicy:
-			r.Source = c.Message
-		case metakey.CauseDigest:
-			r.Digest = c.Message
-		}
-	}
-	return reasons
-}
+// refusedBy matches what the API server writes before the text of what refuses at admission.
+var refusedBy = regexp.MustCompile(`admission webhook "([^"]*)" denied the request: |` +
+	`ValidatingAdmissionPolicy '([^']*)' with binding '[^']*' denied request: `)
 
-// What the API server writes before the text of what refuses at admission, and a rule in that.
-var (
-	refusedBy = regexp.MustCompile(`admission webhook "([^"]*)" denied the request: |` +
-		`ValidatingAdmissionPolicy '([^']*)' with binding '[^']*' denied request: `)
-	ruleIn = regexp.MustCompile(`\(([a-z]+/[a-z]+(?:-[a-z]+)*)\)`)
-)
-
-// Refusal is what admission refused a write by.
-type Refusal struct {
-	// Webhook or Policy is the name of the webhook or ValidatingAdmissionPolicy that refused; the other is empty.
-	Webhook, Policy string
-	// Verdict has the reasons. One without a rule is of something else than Opgate.
-	Verdict verdict.Verdict
-}
-
-// RefusalOf returns what an error of the API server states of a refusal; nil if admission refused nothing. A webhook
-// of Opgate states its reasons in the status. An admission policy has text alone, in a fixed form: the reason names its
-// rule in parentheses, and is held if all rules in the text only hold.
-func RefusalOf(err error) *Refusal {
+// RefusedBy returns, by an error of the API server, the name of the webhook or of the ValidatingAdmissionPolicy that
+// refused a write at admission; two times "" if none did.
+func RefusedBy(err error) (webhook, policy string) {
 	status := apierrors.APIStatus(nil)
 	if !errors.As(err, &status) || !apierrors.IsForbidden(err) {
-		return nil
+		return "", ""
 	}
-	answer := status.Status()
-	at := refusedBy.FindStringSubmatchIndex(answer.Message)
-	if at == nil {
-		return nil
+	found := refusedBy.FindStringSubmatch(status.Status().Message)
+	if found == nil {
+		return "", ""
 	}
-	found, words := &Refusal{}, refusedBy.FindStringSubmatch(answer.Message[at[0]:])
-	found.Webhook, found.Policy = words[1], words[2]
-	if answer.Details != nil {
-		found.Verdict.Reasons = fromCauses(answer.Details.Causes)
-	}
-	if len(found.Verdict.Reasons) == 0 {
-		found.Verdict.Reasons = append(found.Verdict.Reasons, reasonIn(strings.TrimSpace(answer.Message[at[1]:])))
-	}
-	for _, r := range found.Verdict.Reasons {
-		found.Verdict.Decision = max(found.Verdict.Decision, r.Decision)
-	}
-	return found
-}
-
-// reasonIn returns the reason that a refusal without causes is the text of.
-func reasonIn(refusal string) verdict.Reason {
-	r := verdict.Reason{Decision: verdict.Hold, Message: refusal}
-	for _, match := range ruleIn.FindAllStringSubmatch(refusal, -1) {
-		rule := RuleOf(verdict.RuleID(match[1]))
-		if r.Rule == "" {
-			r.Rule = rule.ID
-		}
-		if strings.Contains(string(rule.Outcomes), verdict.Deny.String()) {
-			r.Decision = verdict.Deny
-		}
-	}
-	if r.Rule == "" {
-		r.Decision = verdict.Deny
-	}
-	return r
+	return found[1], found[2]
 }
 
 // Override is the override that a write asks for.

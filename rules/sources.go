@@ -39,7 +39,8 @@ type CatalogSourceInput Write[olm.CatalogSource]
 func JudgeCatalogSource(in CatalogSourceInput) verdict.Verdict {
 	v := verdict.Verdict{Object: "catalogsource " + in.New.Metadata.Key()}
 	template, kubernetes := in.New.Metadata.Annotations.ImageTemplate, in.Namespace.Facts().Version
-	if in.Old != nil && in.Old.Spec.Digest == in.New.Spec.Digest && in.Old.Metadata.Annotations.ImageTemplate == template {
+	if in.ByOLM || in.Old != nil && in.Old.Spec.Digest == in.New.Spec.Digest &&
+		in.Old.Metadata.Annotations.ImageTemplate == template {
 		return v
 	}
 	w := &constraint.Write{On: constraint.OnCatalogSource, Update: in.Old != nil, User: in.User, Groups: in.Groups,

@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/text"
@@ -87,36 +86,12 @@ var subscriptionRules = []rule[*SubscriptionInput]{
 }
 
 // SubscriptionInput is the input of JudgeSubscription.
-type SubscriptionInput struct {
-	// Subscription is the object as it would be stored.
-	Subscription *olm.Subscription
-	// Old is the stored object on update, nil on create.
-	Old *olm.Subscription
-	// Namespace is the Subscription's namespace; nil if it has no known objects.
-	Namespace *state.Namespace
-	// ByOLM reports whether the write comes from OLM's own identity.
-	ByOLM bool
-	// InstalledElsewhere reports whether another namespace has the package installed for all namespaces.
-	InstalledElsewhere bool
-	// Offered is the package in the catalog that the Subscription names; nil if not known.
-	Offered *catalog.Package
-	// Now is that of PlanInput.
-	Now time.Time
-	// Interrupt is that of PlanInput.
-	Interrupt <-chan struct{}
-	// AppliesManual reports whether an update applies Manual where MayHideManual is true.
-	AppliesManual bool
-	// Mode is how to handle installPlanApproval. The validating webhook always denies: it cannot change fields.
-	Mode ApprovalMode
-
-	// policy is set for the Subscription that a policy asks for, whose fields are in spec.subscription.
-	policy bool
-}
+type SubscriptionInput Write[olm.Subscription]
 
 // channel returns the channel that the Subscription follows: that of its spec, or the package's default; nil if not
 // known.
 func (in *SubscriptionInput) channel() *catalog.Channel {
-	if c := in.Offered.Channel(in.Subscription.Spec.Channel); c != nil && len(c.Entries) > 0 {
+	if c := in.Offered.Channel(in.New.Spec.Channel); c != nil && len(c.Entries) > 0 {
 		return c
 	}
 	return nil
@@ -132,7 +107,7 @@ func (in *SubscriptionInput) path(field string) string {
 
 // JudgeSubscription decides on creating or updating a Subscription.
 func JudgeSubscription(in SubscriptionInput) verdict.Verdict {
-	sub := in.Subscription
+	sub := in.New
 	v := verdict.Verdict{Object: "subscription " + sub.Metadata.Key()}
 	if in.Old != nil && in.Old.Spec == sub.Spec {
 		return v // what rules read is unchanged: labels and status are not judged
@@ -172,7 +147,7 @@ func (in *SubscriptionInput) fromJudgedPlan() bool {
 	if !in.ByOLM || in.Old != nil || in.Namespace == nil {
 		return false
 	}
-	generatedBy := in.Subscription.Metadata.Annotations.GeneratedBy
+	generatedBy := in.New.Metadata.Annotations.GeneratedBy
 	return slices.ContainsFunc(in.Namespace.Plans(), func(p *olm.InstallPlan) bool {
 		return generatedBy != "" && p.Metadata.Name == generatedBy && p.Spec.Approved &&
 			p.Spec.Approval == olm.ApprovalManual && len(bundle.RefusedSteps(p, in.Namespace, in.Now)) == 0
@@ -182,33 +157,33 @@ func (in *SubscriptionInput) fromJudgedPlan() bool {
 // onlyTurnsManual reports whether an update changes a Subscription to Manual and nothing else: that requests nothing
 // new, and waiting for approval is always safe.
 func (in *SubscriptionInput) onlyTurnsManual() bool {
-	if in.Old == nil || in.Subscription.Spec.InstallPlanApproval != olm.ApprovalManual {
+	if in.Old == nil || in.New.Spec.InstallPlanApproval != olm.ApprovalManual {
 		return false
 	}
 	before := in.Old.Spec
 	before.InstallPlanApproval = olm.ApprovalManual
-	return before == in.Subscription.Spec
+	return before == in.New.Spec
 }
 
 func changedPackage(in *SubscriptionInput, id verdict.RuleID, v *verdict.Verdict) {
-	if in.Old == nil || in.Old.Spec.Package == in.Subscription.Spec.Package {
+	if in.Old == nil || in.Old.Spec.Package == in.New.Spec.Package {
 		return
 	}
 	for _, p := range in.Namespace.Governing(in.Old.Spec.Package) {
 		p.Record(v, id, verdict.NotAllowed("changing spec.name from "+text.Quote(in.Old.Spec.Package)+" to "+
-			text.Quote(in.Subscription.Spec.Package),
+			text.Quote(in.New.Spec.Package),
 			"make another Subscription for the other package").At("spec.name"))
 	}
 }
 
 func secondSubscription(in *SubscriptionInput, id verdict.RuleID, v *verdict.Verdict) {
-	pkg := in.Subscription.Spec.Package
+	pkg := in.New.Spec.Package
 	if in.Old != nil && in.Old.Spec.Package == pkg {
 		return
 	}
 	var others []string
 	for _, s := range in.Namespace.Subscribers(pkg) {
-		if s.Metadata.Name != in.Subscription.Metadata.Name {
+		if s.Metadata.Name != in.New.Metadata.Name {
 			others = append(others, s.Metadata.Name)
 		}
 	}
@@ -222,7 +197,7 @@ func secondSubscription(in *SubscriptionInput, id verdict.RuleID, v *verdict.Ver
 
 // ownerConflict does not name the other namespace: it may be another tenant's.
 func ownerConflict(in *SubscriptionInput, id verdict.RuleID, v *verdict.Verdict) {
-	pkg := in.Subscription.Spec.Package
+	pkg := in.New.Spec.Package
 	if !in.InstalledElsewhere || in.Old != nil && in.Old.Spec.Package == pkg {
 		return
 	}
@@ -232,7 +207,7 @@ func ownerConflict(in *SubscriptionInput, id verdict.RuleID, v *verdict.Verdict)
 }
 
 func forbiddenSubscription(in *SubscriptionInput, p *operatorpolicy.Policy) verdict.Finding {
-	spec := &in.Subscription.Spec
+	spec := &in.New.Spec
 	if !p.AllowsCatalog(olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
 		return verdict.Finding{}
 	}
@@ -250,7 +225,7 @@ func forbiddenSubscription(in *SubscriptionInput, p *operatorpolicy.Policy) verd
 }
 
 func foreignCatalog(in *SubscriptionInput, p *operatorpolicy.Policy) verdict.Finding {
-	spec := &in.Subscription.Spec
+	spec := &in.New.Spec
 	if p.AllowsCatalog(olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
 		return verdict.Finding{}
 	}
@@ -263,7 +238,7 @@ func foreignCatalog(in *SubscriptionInput, p *operatorpolicy.Policy) verdict.Fin
 }
 
 func foreignChannel(in *SubscriptionInput, p *operatorpolicy.Policy) verdict.Finding {
-	channel := in.Subscription.Spec.Channel
+	channel := in.New.Spec.Channel
 	if p.Channel == "" || p.Channel == channel {
 		return verdict.Finding{}
 	}
@@ -272,7 +247,7 @@ func foreignChannel(in *SubscriptionInput, p *operatorpolicy.Policy) verdict.Fin
 }
 
 func foreignStart(in *SubscriptionInput, p *operatorpolicy.Policy) verdict.Finding {
-	start := in.Subscription.Spec.StartingCSV
+	start := in.New.Spec.StartingCSV
 	if start == "" || p.MayBring(start) {
 		// a version range, or a digest, is judged on the plan, where the version and the contents are known
 		return verdict.Finding{}

@@ -49,7 +49,7 @@ func TestD2JudgedNamespaces(t *testing.T) {
 			automatic.Spec.InstallPlanApproval = olm.ApprovalAutomatic
 			turned.Metadata.Annotations = olm.Annotations{Present: true, RequestedApproval: olm.ApprovalAutomatic}
 			for _, mode := range []ApprovalMode{MutateApproval, DenyApproval} {
-				v := JudgeSubscription(SubscriptionInput{Subscription: automatic, Namespace: ns, Mode: mode})
+				v := JudgeSubscription(SubscriptionInput{New: automatic, Namespace: ns, Mode: mode})
 				waits := mode == MutateApproval && len(v.Changes) == 2 || mode == DenyApproval &&
 					v.Decision == verdict.Deny
 				if waits != c.waits {
@@ -75,7 +75,7 @@ func TestD2JudgedNamespaces(t *testing.T) {
 func TestD2WithoutSpec(t *testing.T) {
 	ns := state.NewNamespace("shop", state.NamespaceContents{Exists: true,
 		Policies: []*operatorpolicy.Policy{policyFor("etcd", versions("etcd.v1"))}})
-	v := JudgeSubscription(SubscriptionInput{Subscription: &olm.Subscription{}, Namespace: ns, Mode: MutateApproval})
+	v := JudgeSubscription(SubscriptionInput{New: &olm.Subscription{}, Namespace: ns, Mode: MutateApproval})
 	if len(v.Changes) > 0 {
 		t.Errorf("it is changed by %v", v.Changes)
 	}
@@ -123,7 +123,7 @@ func TestRequestedApprovalIsKept(t *testing.T) {
 			if c.policy == nil || manages(c.policy) || c.noted != "" {
 				return
 			}
-			v := JudgeSubscription(SubscriptionInput{Subscription: s, Namespace: ns, Mode: MutateApproval})
+			v := JudgeSubscription(SubscriptionInput{New: s, Namespace: ns, Mode: MutateApproval})
 			if have, noted := changed(s, v.Changes); have != c.want || noted != c.leaves {
 				t.Errorf("written, it becomes %q, noted %q, want %q and %q", have, noted, c.want, c.leaves)
 			}
@@ -174,7 +174,7 @@ func TestManagedApproval(t *testing.T) {
 			ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", c.edit)}})
 			old := *s
 			old.Spec.InstallPlanApproval, old.Spec.Channel = "Manual", "before"
-			v := JudgeSubscription(SubscriptionInput{Subscription: s, Old: &old, Namespace: ns, Mode: MutateApproval})
+			v := JudgeSubscription(SubscriptionInput{New: s, Old: &old, Namespace: ns, Mode: MutateApproval})
 			if have, noted := changed(s, v.Changes); have != c.want || noted != c.leaves ||
 				!strings.Contains(v.Changes[0].Message, c.says) {
 				t.Errorf("it becomes %q, noted %q, want %q and %q: %v", have, noted, c.want, c.leaves, v.WarningTexts())
@@ -217,12 +217,12 @@ func TestRequestIsUnderstood(t *testing.T) {
 			if c.edit != nil {
 				edit = c.edit
 			}
-			in := SubscriptionInput{Subscription: of(c.written), Old: of(c.old), Mode: MutateApproval, AppliesManual: c.applied,
+			in := SubscriptionInput{New: of(c.written), Old: of(c.old), Mode: MutateApproval, AppliesManual: c.applied,
 				Namespace: state.NewNamespace("shop", state.NamespaceContents{Exists: true, Facts: aroundKubernetes,
 					Policies: []*operatorpolicy.Policy{policyFor("etcd", edit)}})}
 			v := verdict.Verdict{Changes: JudgeSubscription(in).Changes}
 			NoteRequest(&in, &v)
-			have, noted := changed(in.Subscription, v.Changes)
+			have, noted := changed(in.New, v.Changes)
 			if have != olm.ApprovalManual || noted != c.leaves {
 				t.Errorf("it becomes %q, noted %q, want Manual and %q", have, noted, c.leaves)
 			}

@@ -115,14 +115,14 @@ func TestO60Config(t *testing.T) {
 			if c.policy != "" {
 				op.Spec.Subscription.Config = &apiextensionsv1.JSON{Raw: []byte(c.policy)}
 			}
-			in := SubscriptionInput{Subscription: configured(t, "etcd", c.config), ByOLM: c.byOLM}
+			in := SubscriptionInput{New: configured(t, "etcd", c.config), ByOLM: c.byOLM}
 			if c.old != "" {
 				pkg := "etcd"
 				if c.oldPackage != "" {
 					pkg = c.oldPackage
 				}
 				in.Old = configured(t, pkg, c.old)
-				in.Subscription.Spec.Channel = "other" // so that something is judged
+				in.New.Spec.Channel = "other" // so that something is judged
 			}
 			f := foreignConfig(&in, NewOperatorPolicy(op))
 			if got := fmt.Sprint(f.What, ": ", f.Accepted); c.want == "" && !f.Silent() || c.want != "" &&
@@ -162,7 +162,7 @@ func TestO60ConfigOfInstalled(t *testing.T) {
 				t.Fatal(err)
 			}
 			installed, _ := installedBy(csv)
-			in := SubscriptionInput{Subscription: configured(t, "etcd", c.config), Mode: DenyApproval}
+			in := SubscriptionInput{New: configured(t, "etcd", c.config), Mode: DenyApproval}
 			if c.old != "" {
 				in.Old = configured(t, "etcd", c.old)
 			}

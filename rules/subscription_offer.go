@@ -58,9 +58,9 @@ func violatedConstraints(in *SubscriptionInput, id verdict.RuleID, v *verdict.Ve
 
 // askedFor returns what is certain about the first version that a Subscription will install.
 func askedFor(in *SubscriptionInput) *constraint.Bundle {
-	spec := &in.Subscription.Spec
+	spec := &in.New.Spec
 	b := &constraint.Bundle{
-		Bundle: olm.Bundle{Package: spec.Package, Channel: spec.Channel, Catalog: in.Subscription.Catalog()},
+		Bundle: olm.Bundle{Package: spec.Package, Channel: spec.Channel, Catalog: in.New.Catalog()},
 		Unknown: constraint.CSV | constraint.Version | constraint.Properties | constraint.InCSV |
 			constraint.Deprecation | constraint.ChangeSet}
 	if b.Config = spec.Config.Read(); b.Config.Fault != "" {
@@ -84,7 +84,7 @@ func askedFor(in *SubscriptionInput) *constraint.Bundle {
 // newestOf returns what OLM will most likely install if no startingCSV is set; nil if that is not known.
 func newestOf(in *SubscriptionInput, asked constraint.Bundle) *constraint.Bundle {
 	channel := in.channel()
-	if channel == nil || in.Subscription.Spec.StartingCSV != "" {
+	if channel == nil || in.New.Spec.StartingCSV != "" {
 		return nil
 	}
 	newest := channel.Entries[0]
@@ -98,12 +98,12 @@ func newestOf(in *SubscriptionInput, asked constraint.Bundle) *constraint.Bundle
 
 // moves reports whether a Subscription is new, or goes to another channel or catalog.
 func (in *SubscriptionInput) moves() bool {
-	return in.Old == nil || in.Old.Spec.Channel != in.Subscription.Spec.Channel ||
-		in.Old.Catalog() != in.Subscription.Catalog()
+	return in.Old == nil || in.Old.Spec.Channel != in.New.Spec.Channel ||
+		in.Old.Catalog() != in.New.Catalog()
 }
 
 func unknownChannel(in *SubscriptionInput, id verdict.RuleID, v *verdict.Verdict) {
-	name := in.Subscription.Spec.Channel
+	name := in.New.Spec.Channel
 	if in.Offered == nil || len(in.Offered.Channels) == 0 || in.Offered.Channel(name) != nil || name == "" ||
 		!in.moves() {
 		return
@@ -125,7 +125,7 @@ func olderChannel(in *SubscriptionInput, id verdict.RuleID, v *verdict.Verdict) 
 	}
 	newest := channel.Entries[0]
 	for _, installed := range in.Namespace.Installed() {
-		if installed.Package != in.Subscription.Spec.Package || !olm.OlderVersion(newest.Version, installed.Version) {
+		if installed.Package != in.New.Spec.Package || !olm.OlderVersion(newest.Version, installed.Version) {
 			continue
 		}
 		v.Add(id, verdict.Finding{Field: in.path("channel"),
@@ -136,7 +136,7 @@ func olderChannel(in *SubscriptionInput, id verdict.RuleID, v *verdict.Verdict) 
 }
 
 func unknownStart(in *SubscriptionInput, id verdict.RuleID, v *verdict.Verdict) {
-	start, channel := in.Subscription.Spec.StartingCSV, in.channel()
+	start, channel := in.New.Spec.StartingCSV, in.channel()
 	if channel == nil || start == "" || in.Old != nil && in.Old.Spec.StartingCSV == start {
 		return
 	}
@@ -156,7 +156,7 @@ func entriesText(entries []catalog.Entry) string {
 
 // newestRefused warns of a first installation of the newest version where the policies allow others only.
 func newestRefused(in *SubscriptionInput, id verdict.RuleID, v *verdict.Verdict) {
-	spec, channel := &in.Subscription.Spec, in.channel()
+	spec, channel := &in.New.Spec, in.channel()
 	if channel == nil || spec.StartingCSV != "" || !in.moves() || in.Namespace.InstalledOf(spec.Package, "") != "" {
 		return
 	}
@@ -192,7 +192,7 @@ func offeredVersions(p *operatorpolicy.Policy, channel *catalog.Channel, now tim
 
 // heldPlans warns of a first installation beside a plan that is held: the next plan has both, and is held as well.
 func heldPlans(in *SubscriptionInput, id verdict.RuleID, v *verdict.Verdict) {
-	pkg := in.Subscription.Spec.Package
+	pkg := in.New.Spec.Package
 	if in.Old != nil || in.ByOLM || in.Namespace.InstalledOf(pkg, "") != "" {
 		return
 	}

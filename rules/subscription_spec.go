@@ -53,7 +53,7 @@ func MayHideManual(s, old *olm.Subscription) bool {
 // requested returns the installPlanApproval that the user of a write wants. The newest evidence counts: the annotation
 // where the write changes it, a changed value, what is applied; without any, what was requested before.
 func (in *SubscriptionInput) requested() string {
-	s, old := in.Subscription, in.Old
+	s, old := in.New, in.Old
 	switch {
 	case old == nil || s.Metadata.Annotations.RequestedApproval != old.Metadata.Annotations.RequestedApproval:
 		return requestedApproval(s)
@@ -71,15 +71,15 @@ func NoteRequest(in *SubscriptionInput, v *verdict.Verdict) {
 	if in.Old == nil || len(v.Changes) > 0 {
 		return
 	}
-	requested, noted := in.requested(), in.Subscription.Metadata.Annotations.RequestedApproval
-	if requested != requestedApproval(in.Subscription) {
+	requested, noted := in.requested(), in.New.Metadata.Annotations.RequestedApproval
+	if requested != requestedApproval(in.New) {
 		v.Changes = []verdict.Change{{Rule: RuleSubscriptionApproval, Path: pathRequested, Remove: true}}
 	}
 	if requested == requestedApproval(in.Old) || noted == "" && in.Old.Metadata.Annotations.RequestedApproval == "" {
 		return
 	}
 	f := verdict.Finding{Field: "spec.installPlanApproval", What: "this Subscription asks for " + requested + " from now on"}
-	policies := in.Namespace.Governing(in.Subscription.Spec.Package)
+	policies := in.Namespace.Governing(in.New.Spec.Package)
 	i := slices.IndexFunc(policies, func(p *operatorpolicy.Policy) bool {
 		return p.Enforced && manages(p) || approvesAllowed(p)
 	})
@@ -199,7 +199,7 @@ func changeApproval(s *olm.Subscription, requested, want, source, because string
 // value that will be stored, and the policy that decided; nil if none did.
 func judgeApproval(in *SubscriptionInput, policies []*operatorpolicy.Policy, v *verdict.Verdict) (stored string,
 	decider *operatorpolicy.Policy) {
-	spec := &in.Subscription.Spec
+	spec := &in.New.Spec
 	have, want, because := spec.InstallPlanApproval, "", ""
 	for _, p := range policies {
 		mode, why := in.Namespace.Approval(p)
@@ -231,7 +231,7 @@ func judgeApproval(in *SubscriptionInput, policies []*operatorpolicy.Policy, v *
 		if requested == olm.ApprovalAutomatic && !approvesAll(in.Namespace, spec.Package) {
 			because += approvedFor
 		}
-		v.Changes = append(v.Changes, changeApproval(in.Subscription, requested, want, source.String(), because)...)
+		v.Changes = append(v.Changes, changeApproval(in.New, requested, want, source.String(), because)...)
 		return want, decider
 	}
 	if want == olm.ApprovalManual && !approvesAll(in.Namespace, spec.Package) {
@@ -257,7 +257,7 @@ const maxConfigText = 512
 // images, the volumes, the sources of variables and the annotations of the pods. What is stored for the same package
 // already stays, and OLM sets none itself.
 func foreignConfig(in *SubscriptionInput, p *operatorpolicy.Policy) verdict.Finding {
-	config, before := &in.Subscription.Spec.Config, in.configBefore()
+	config, before := &in.New.Spec.Config, in.configBefore()
 	switch {
 	case *config == before && (in.keepsPackage() || in.ByOLM):
 		return verdict.Finding{}
@@ -311,14 +311,14 @@ func (in *SubscriptionInput) judgeInstalled(
 	spoken map[*constraint.Constraint]bool, budget *constraint.Budget, v *verdict.Verdict,
 ) {
 	set, before := in.Namespace.Constraints(), in.configBefore()
-	if in.Subscription.Spec.Config == before {
+	if in.New.Spec.Config == before {
 		return
 	}
-	config, before := in.Subscription.Spec.Config.Read(), before.Read()
+	config, before := in.New.Spec.Config.Read(), before.Read()
 	had, has := before.Parts(), config.Parts()
 	excused := config.Fault == "" && slices.Equal(had.Images(), has.Images())
 	for _, c := range in.Namespace.Installed() {
-		if c.Package != in.Subscription.Spec.Package || c.Spec == nil {
+		if c.Package != in.New.Spec.Package || c.Spec == nil {
 			continue
 		}
 		was, is := c.ForConstraints(in.Namespace), c.ForConstraints(in.Namespace)
@@ -349,11 +349,11 @@ func (in *SubscriptionInput) configBefore() olm.SubscriptionConfig {
 
 // keepsPackage reports whether an update leaves the Subscription to its package.
 func (in *SubscriptionInput) keepsPackage() bool {
-	return in.Old != nil && in.Old.Spec.Package == in.Subscription.Spec.Package
+	return in.Old != nil && in.Old.Spec.Package == in.New.Spec.Package
 }
 
 // OverrideAsked returns the override that a write adds.
 func (in *SubscriptionInput) OverrideAsked() Override {
-	return overrideAsked(RuleSubscriptionOverride, &in.Subscription.Metadata,
+	return overrideAsked(RuleSubscriptionOverride, &in.New.Metadata,
 		&cmp.Or(in.Old, &olm.Subscription{}).Metadata, in.Now)
 }

@@ -123,7 +123,7 @@ func TestDigestsByNameAlone(t *testing.T) {
 		sub := subscriptionTo("etcd")
 		sub.Spec.StartingCSV, sub.Spec.InstallPlanApproval = "etcd.v0.9.2", olm.ApprovalManual
 		ns := state.NewNamespace("shop", state.NamespaceContents{Policies: []*operatorpolicy.Policy{p}})
-		if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns,
+		if v := JudgeSubscription(SubscriptionInput{New: sub, Namespace: ns,
 			Mode: DenyApproval}); v.Decision != verdict.Allow {
 			t.Errorf("a Subscription that starts with a name of which contents are %s: %s", name, v.Refusal())
 		}

@@ -206,7 +206,7 @@ func TestG5UnreadablePolicyHolds(t *testing.T) {
 		t.Fatalf("%d policies, want the one that does not decode", len(policies))
 	}
 	v := rules.JudgeSubscription(rules.SubscriptionInput{Namespace: s.Namespace("shop"), Mode: rules.DenyApproval,
-		Subscription: &olm.Subscription{Metadata: olm.ObjectMeta{Name: "etcd", Namespace: "shop"},
+		New: &olm.Subscription{Metadata: olm.ObjectMeta{Name: "etcd", Namespace: "shop"},
 			Spec: olm.SubscriptionSpec{Package: "etcd"}}})
 	if v.Decision == verdict.Allow {
 		t.Error("it is allowed")

@@ -92,8 +92,8 @@ func decodeNamespace(raw []byte) (any, error) {
 		DeletionTimestamp: n.DeletionTimestamp}, nil
 }
 
-func addNamespace(to *rules.Cluster, in string, value any) {
-	n, into := value.(*metav1.ObjectMeta), to.Namespace(in)
+func addNamespace(to *rules.Cluster, value any) {
+	n, into := value.(*metav1.ObjectMeta), to.Contents()
 	into.Exists, into.UID, into.Labels, into.Deleting = true, string(n.UID), n.Labels, n.DeletionTimestamp != nil
 }
 
@@ -263,10 +263,10 @@ func subjectOfRecords(name string) Subject {
 	return InCluster()
 }
 
-func addRecords(to *rules.Cluster, _ string, value any) {
+func addRecords(to *rules.Cluster, value any) {
 	switch value := value.(type) {
 	case *state.InstallRecord:
-		to.Namespace(value.Namespace).Record = value
+		to.Contents().Record = value
 	case map[olm.Catalog]*catalog.History:
 		for of, history := range value {
 			to.Facts.AddHistory(of, history)
@@ -286,13 +286,13 @@ func optional[T any](decode func(raw []byte) (*T, error)) func([]byte) (any, err
 }
 
 // adding makes the function that adds the values of a kind.
-func adding[T any](add func(*rules.Cluster, T)) func(*rules.Cluster, string, any) {
-	return func(to *rules.Cluster, _ string, value any) { add(to, value.(T)) }
+func adding[T any](add func(*rules.Cluster, T)) func(*rules.Cluster, any) {
+	return func(to *rules.Cluster, value any) { add(to, value.(T)) }
 }
 
 // addingTo makes the function that adds the values of a kind to their namespaces.
-func addingTo[T any](add func(*state.NamespaceContents, T)) func(*rules.Cluster, string, any) {
-	return func(to *rules.Cluster, in string, value any) { add(to.Namespace(in), value.(T)) }
+func addingTo[T any](add func(*state.NamespaceContents, T)) func(*rules.Cluster, any) {
+	return func(to *rules.Cluster, value any) { add(to.Contents(), value.(T)) }
 }
 
 func decodeMigrated(kind string) func([]byte) (any, error) {
@@ -327,9 +327,8 @@ func salvageOperatorCondition(m *metav1.ObjectMeta, _ []byte, _ error) any {
 	return &notUpgradeable{m.Name, "it cannot be read"}
 }
 
-func addOperatorCondition(to *rules.Cluster, in string, value any) {
-	c := value.(*notUpgradeable)
-	n := to.Namespace(in)
+func addOperatorCondition(to *rules.Cluster, value any) {
+	c, n := value.(*notUpgradeable), to.Contents()
 	if n.NotUpgradeable == nil {
 		n.NotUpgradeable = map[string]string{}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/opgate/opgate/internal/persistent"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/rules/operatorpolicy"
@@ -184,19 +185,19 @@ func (d *draft) setNamespaces() {
 
 // judged returns the input of judging from the objects of a namespace, nil if none of them counts.
 func (d *draft) judged(name string, objects []*Object) *state.Namespace {
-	cluster := rules.Cluster{Facts: d.next.facts, Constraints: d.next.constraints, Graph: d.next.graph,
-		Unsuspended: d.Unsuspended, Packages: d.Packages, Changes: d.Changes}
+	cluster := rules.Cluster{Facts: d.next.facts, Graph: d.next.graph, Unsuspended: d.Unsuspended}
+	constraints, everywhere := d.next.constraints, d.next.everywhere
 	if slices.Contains(d.Unjudged, name) {
-		cluster.Constraints = constraint.NewSet(nil, d.next.facts)
-	} else if name != "" {
-		cluster.Everywhere = d.next.everywhere
+		constraints, everywhere = constraint.NewSet(nil, d.next.facts), nil
+	} else if name == "" {
+		everywhere = nil // it has them already
 	}
 	for _, o := range objects {
 		if o.kind.add != nil && o.value != nil {
-			o.kind.add(&cluster, name, o.value)
+			o.kind.add(&cluster, o.value)
 		}
 	}
-	return cluster.Namespaces()[name]
+	return carrier.Read(cluster.Namespace(name, constraints, everywhere), d.Packages, d.Changes)
 }
 
 // setConstraints prepares the Constraints of the cluster for judging, for all namespaces, if any input of that is new.
@@ -215,7 +216,7 @@ func (d *draft) setConstraints() {
 		slices.SortFunc(stored, compare)
 		for _, o := range stored {
 			if o.value != nil {
-				kind.add(&from, o.Namespace, o.value)
+				kind.add(&from, o.value)
 			}
 			if kind == Constraints {
 				d.next.constraintObjects = append(d.next.constraintObjects, o.value.(*storedConstraint).object)

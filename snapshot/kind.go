@@ -51,7 +51,7 @@ type Kind struct {
 	// salvage replaces decode if that fails; nil omits the value.
 	salvage func(m *metav1.ObjectMeta, raw []byte, cause error) (value any)
 	// add adds a value to the input of judging, of its namespace or of the cluster; nil for kinds that are not judged.
-	add func(to *rules.Cluster, in string, value any)
+	add func(to *rules.Cluster, value any)
 }
 
 // Readers are the components that need a kind.

@@ -25,7 +25,7 @@ func TestPanicsWhileReading(t *testing.T) {
 		[]byte(`{"metadata":{"name":"etcd","namespace":"policies"},"spec":{"subscription":{"name":"etcd","namespace":"shop"}}}`))).Namespace("shop")
 	for _, p := range ns.Policies() {
 		v := rules.JudgeSubscription(rules.SubscriptionInput{Namespace: ns, Mode: rules.DenyApproval,
-			Subscription: &olm.Subscription{Metadata: olm.ObjectMeta{Name: "etcd", Namespace: "shop"},
+			New: &olm.Subscription{Metadata: olm.ObjectMeta{Name: "etcd", Namespace: "shop"},
 				Spec: olm.SubscriptionSpec{Package: p.Package}}})
 		if v.Decision == verdict.Allow || !strings.Contains(v.Refusal(), "opgate failed while it read the object") {
 			t.Errorf("%s: %s", v.Decision, v.Refusal())

@@ -44,7 +44,8 @@ type Snapshot struct {
 	// everywhere are the policies that hold what they govern in every namespace, since theirs cannot be read.
 	everywhere []*operatorpolicy.Policy
 	// graph is the dependency graph; nil if no Policy is known.
-	graph      *dependency.Graph
+	graph *dependency.Graph
+	// generation is the number of the snapshot in this process, from 1.
 	generation uint64
 	built      time.Time
 	seen       [kindCount]Seen
@@ -213,9 +214,6 @@ func (s *Snapshot) Governed() []string {
 	slices.Sort(names)
 	return names
 }
-
-// Generation returns the number of the snapshot in this process, from 1.
-func (s *Snapshot) Generation() uint64 { return s.generation }
 
 // Built returns when the snapshot was built.
 func (s *Snapshot) Built() time.Time { return s.built }

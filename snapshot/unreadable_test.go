@@ -75,7 +75,7 @@ func heldIn(s *Snapshot) string {
 		for _, pkg := range []string{"etcd", "vault"} {
 			sub := &olm.Subscription{Metadata: olm.ObjectMeta{Namespace: namespace, Name: pkg}}
 			sub.Spec.Package, sub.Spec.InstallPlanApproval = pkg, olm.ApprovalManual
-			v := rules.JudgeSubscription(rules.SubscriptionInput{Subscription: sub, Namespace: s.Namespace(namespace)})
+			v := rules.JudgeSubscription(rules.SubscriptionInput{New: sub, Namespace: s.Namespace(namespace)})
 			if v.Decision == verdict.Hold && v.Reasons[0].Rule == bundle.RulePolicyUnreadable {
 				held = append(held, namespace+"/"+pkg)
 			}

@@ -20,8 +20,6 @@ const (
 	// maxAnswers bounds the remembered answers, answerLifetime is how long one counts.
 	maxAnswers     = 64
 	answerLifetime = time.Minute
-	// logInterval is the pause between two log lines about one user.
-	logInterval = time.Hour
 )
 
 // Candidates are users that write what OLM writes, in its form, but are not configured as OLM: on hosted control planes
@@ -31,29 +29,21 @@ type Candidates struct {
 	account Account
 	writes  *prometheus.CounterVec
 	log     logr.Logger
-	// entitled is whether a user may escalate ClusterRoles, logged is of labels of the metric.
-	entitled, logged *cache.LRUExpireCache
+	// entitled is whether a user may escalate ClusterRoles.
+	entitled *cache.LRUExpireCache
 
 	mu    sync.Mutex
 	users []string // in the metric
 }
 
-type clock func() time.Time
-
-func (c clock) Now() time.Time { return c() }
-
 // NewCandidates returns the candidates besides a configured account, and registers their metric.
-func NewCandidates(account Account, registry prometheus.Registerer, log logr.Logger, now func() time.Time) *Candidates {
-	c := &Candidates{account: account, log: log, entitled: cache.NewLRUExpireCacheWithClock(maxAnswers, clock(now)),
-		logged: cache.NewLRUExpireCacheWithClock(maxCandidates+1, clock(now)),
+func NewCandidates(account Account, registry prometheus.Registerer, log logr.Logger) *Candidates {
+	c := &Candidates{account: account, log: log, entitled: cache.NewLRUExpireCache(maxAnswers),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "opgate_olm_identity_candidate_writes_total",
 			Help: "Total number of writes in the form of OLM's by users that could be OLM and are not configured as it, by identity and kind of object.",
 		}, []string{"identity", "kind"})}
-	// from 0, so that the first one is an increase
-	for _, kind := range []string{"installplan", "subscription", "clusterserviceversion"} {
-		c.writes.WithLabelValues(others, kind)
-	}
+	c.writes.WithLabelValues(others, "installplan") // from 0, so that the first one is an increase
 	registry.MustRegister(c.writes)
 	return c
 }
@@ -81,26 +71,21 @@ func (c *Candidates) Entitled(user *authenticationv1.UserInfo, ask func() (bool,
 	return may
 }
 
-// Wrote counts a write by a candidate, and logs it unless one by the same user was logged within the hour.
+// Wrote counts a write by a candidate, and logs the first one of each user who has a label of the metric.
 func (c *Candidates) Wrote(username, kind, object string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	label := username
-	if !slices.Contains(c.users, username) {
-		if len(c.users) < maxCandidates {
-			c.users = append(c.users, username)
-		} else {
-			label = others
-		}
+	label, known := username, slices.Contains(c.users, username)
+	switch {
+	case known:
+	case len(c.users) < maxCandidates:
+		c.users = append(c.users, username)
+		c.log.Info("user writes as OLM does, but is not configured as OLM", "user", username,
+			"identity", c.account.Username(), "kind", kind, "object", object, "fix", c.Fix(username))
+	default:
+		label = others
 	}
 	c.writes.WithLabelValues(label, kind).Inc()
-	if _, logged := c.logged.Get(label); logged {
-		return
-	}
-	c.logged.Add(label, nil, logInterval)
-	c.log.Info("user writes as OLM does, but is not configured as OLM", "user", username,
-		"identity", c.account.Username(),
-		"kind", kind, "object", object, "fix", c.Fix(username))
 }
 
 // Fix returns what makes a user count as OLM, and what that means.

@@ -112,67 +112,23 @@ const (
 	HeldByDeletion = "held by the API server (ValidatingAdmissionPolicy opgate-deletion)"
 )
 
-// HeldBy ends the refusal of the API server.
-func (s *Scenario) HeldBy() string {
-	if s.isHeldDeletion() {
-		return HeldByDeletion
-	}
-	return HeldByBackstop
-}
-
 // isHeldDeletion reports whether the API server refuses a deletion, or what leads to one.
 func (s *Scenario) isHeldDeletion() bool { return strings.Contains(s.Backstop, "(deletion/") }
 
 // UIDPlaceholder is in Backstop in place of the UID of the object.
 const UIDPlaceholder = "${UID}"
 
-// Way is how an object is written: what the API server needs to ask the right webhook, and to know who asks.
-type Way struct {
-	// Kind is lower case, with "/status" for the subresource.
-	Kind, Verb string
-	// OLM is whether OLM writes it: its steps have webhooks of their own.
-	OLM bool
-}
-
-// Way returns how the scenario writes.
-func (s *Scenario) Way() Way {
-	w := Way{Kind: s.Kind, Verb: s.Verb, OLM: s.User == "olm"}
+// Way returns how the scenario writes, as far as the API server needs it to ask the right webhook: the verb, the kind in
+// lower case, and "olm" for OLM, whose steps have webhooks of their own.
+func (s *Scenario) Way() string {
+	kind, user := s.Kind, ""
 	if s.Write != nil {
-		w.Kind = strings.ToLower(s.Write.GetKind())
+		kind = strings.ToLower(s.Write.GetKind())
 	}
-	if s.Verb == "replace-status" {
-		w.Kind += "/status"
+	if s.User == "olm" {
+		user = s.User
 	}
-	return w
-}
-
-// Select returns one scenario for each way of writing, in the order of their names: the first that the webhooks refuse,
-// otherwise the first that the API server refuses, otherwise one with a warning. What needs a package server is left
-// out.
-func Select(scenarios []*Scenario) []*Scenario {
-	selected := map[Way]*Scenario{}
-	for _, s := range scenarios {
-		if s.Catalog != nil {
-			continue
-		}
-		if before := selected[s.Way()]; before == nil || s.shows() > before.shows() {
-			selected[s.Way()] = s
-		}
-	}
-	return slices.DeleteFunc(slices.Clone(scenarios), func(s *Scenario) bool { return selected[s.Way()] != s })
-}
-
-// shows is how much the answer shows of what refused.
-func (s *Scenario) shows() int {
-	switch {
-	case s.Message != "" && s.Backstop == "":
-		return 3
-	case s.Backstop != "":
-		return 2
-	case len(s.Warnings) > 0:
-		return 1
-	}
-	return 0
+	return strings.TrimSpace(s.Verb + " " + kind + " " + user)
 }
 
 // Shared are the namespaces that scenarios have in common.

@@ -268,6 +268,6 @@ const backstopRetry = 250 * time.Millisecond
 // refusedByBackstop reports whether the API server itself refused a write, by the admission policy that policies are
 // compiled to.
 func refusedByBackstop(err error) bool {
-	r := rules.RefusalOf(err)
-	return r != nil && r.Policy == backstop.Name
+	_, policy := rules.RefusedBy(err)
+	return policy == backstop.Name
 }

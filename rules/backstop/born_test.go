@@ -105,7 +105,7 @@ func TestD2BornApproved(t *testing.T) {
 			}
 			// With the gate up the same is stored, whether the API server has changed it before or not.
 			for _, o := range []object{c.subscription, stored.Object} {
-				v := rules.JudgeSubscription(rules.SubscriptionInput{Subscription: subscriptionOf(t, o), Namespace: ns,
+				v := rules.JudgeSubscription(rules.SubscriptionInput{New: subscriptionOf(t, o), Namespace: ns,
 					ByOLM: c.user == olmUser, Mode: rules.MutateApproval})
 				if got := compact(patched(t, o, v.Changes)); v.Decision != verdict.Allow ||
 					got != compact(stored.Object) {

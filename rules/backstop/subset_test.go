@@ -335,7 +335,7 @@ func (w *world) writeSubscription(t testing.TB, namespace string, c *judgedWrite
 	}
 	o := generate()
 	c.resource, c.object = "subscriptions", o
-	in := rules.SubscriptionInput{Subscription: subscriptionOf(t, o), Namespace: w.state(t, namespace, nil),
+	in := rules.SubscriptionInput{New: subscriptionOf(t, o), Namespace: w.state(t, namespace, nil),
 		ByOLM: c.byOLM(), Mode: rules.DenyApproval}
 	if w.chance(40) {
 		old := generate()
@@ -347,7 +347,7 @@ func (w *world) writeSubscription(t testing.TB, namespace string, c *judgedWrite
 		func(p *operatorpolicy.Policy) bool {
 			_, manual := p.WantsManual()
 			return p.Enforced && concerns(p, namespace) && manual
-		}) || in.Subscription.Spec.InstallPlanApproval == olm.ApprovalManual
+		}) || in.New.Spec.InstallPlanApproval == olm.ApprovalManual
 }
 
 func subscriptionOf(t testing.TB, o object) *olm.Subscription {

@@ -207,9 +207,6 @@ type Outcome struct {
 	Audit map[string]string
 }
 
-// Allowed reports whether the write is let through.
-func (o *Outcome) Allowed() bool { return o.Decision == verdict.Allow.String() }
-
 // user returns the name of the user.
 func (w *Write) user() string {
 	if w.User == "olm" {

@@ -119,7 +119,7 @@ func (p *process) addOLMIdentity() (*olmidentity.Identity, *olmidentity.Candidat
 	if err != nil {
 		return nil, nil, err
 	}
-	return identity, olmidentity.NewCandidates(account, metrics.Registry, log, p.now), p.add(watcher)
+	return identity, olmidentity.NewCandidates(account, metrics.Registry, log), p.add(watcher)
 }
 
 // identityInterval is the interval between requests until one is answered.

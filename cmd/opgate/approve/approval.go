@@ -115,7 +115,8 @@ func refusal(err error) string {
 		return err.Error()
 	}
 	message := status.Status().Message
-	if apierrors.IsForbidden(err) && strings.Contains(message, " cannot ") && rules.RefusalOf(err) == nil {
+	if webhook, policy := rules.RefusedBy(err); apierrors.IsForbidden(err) && strings.Contains(message, " cannot ") &&
+		webhook+policy == "" {
 		message += "; granted by ClusterRole opgate-approver"
 	}
 	return message

@@ -92,7 +92,7 @@ func (c *Cluster) judge(o *manifests.Object) (a *Answer, schema verdict.RuleID) 
 	case *olm.Subscription:
 		a = &Answer{Notes: append(subscriptionNotes(value, ns), c.judgedBy(ns)...),
 			Verdict: rules.JudgeSubscription(rules.SubscriptionInput{
-				Subscription: value, Namespace: ns, Mode: c.Mode, Now: c.Now,
+				New: value, Namespace: ns, Mode: c.Mode, Now: c.Now,
 				InstalledElsewhere: c.InstalledElsewhere(value.Spec.Package, o.Namespace)}),
 			Ungoverned: !slices.ContainsFunc(ns.Policies(),
 				func(p *operatorpolicy.Policy) bool { return p.Governs(value.Spec.Package) })}

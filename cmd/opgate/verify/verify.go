@@ -70,8 +70,8 @@ func (v *verification) try(ctx context.Context) (refusal string, err error) {
 			"that is neither Opgate's own nor in policy.excludedNamespaces", what, webhook)
 	}
 	message := messageOf(err)
-	switch r := rules.RefusalOf(err); {
-	case r != nil && r.Webhook == webhook:
+	switch refused, _ := rules.RefusedBy(err); {
+	case refused == webhook:
 		return message, nil
 	case strings.Contains(message, "failed calling webhook"):
 		return "", fmt.Errorf("the API server cannot call the gate: %s", message)
