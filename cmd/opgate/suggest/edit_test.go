@@ -24,14 +24,14 @@ spec:
 
 // next is the upgrade that all files get, newer one with two versions.
 var (
-	next = step{namespace: "shop", pkg: "etcd", from: "etcd.v0.9.2", source: "installplan shop/install-x7",
-		versions: []version{{"etcd.v0.9.4", "0.9.4", "sha256:" + strings.Repeat("a", 64)}},
+	next = step{namespace: "shop", pkg: "etcd", from: "etcd.v0.9.2", Source: "installplan shop/install-x7",
+		Versions: []version{{"etcd.v0.9.4", "0.9.4", "sha256:" + strings.Repeat("a", 64)}},
 		reasons: []verdict.Reason{{Rule: bundle.RuleConsent, Source: "OperatorPolicy policies/etcd",
 			Digest: "sha256:" + strings.Repeat("c", 64), Message: "it changes webhooks"}}}
-	newer = step{reasons: []verdict.Reason{{Rule: bundle.RuleVersion, Source: "OperatorPolicy policies/etcd"}}, namespace: "shop", pkg: "etcd", from: "etcd.v0.9.2", source: "catalog",
-		versions: []version{{"etcd.v0.9.3", "0.9.3", ""}, {"etcd.v0.9.4", "0.9.4", ""}}}
-	suffixed = step{namespace: "shop", pkg: "etcd", from: "etcd.v0.9.2", source: "catalog",
-		versions: []version{{"etcd.v0.9.4", "0.9.4-next", ""}}}
+	newer = step{reasons: []verdict.Reason{{Rule: bundle.RuleVersion, Source: "OperatorPolicy policies/etcd"}}, namespace: "shop", pkg: "etcd", from: "etcd.v0.9.2", Source: "catalog",
+		Versions: []version{{"etcd.v0.9.3", "0.9.3", ""}, {"etcd.v0.9.4", "0.9.4", ""}}}
+	suffixed = step{namespace: "shop", pkg: "etcd", from: "etcd.v0.9.2", Source: "catalog",
+		Versions: []version{{"etcd.v0.9.4", "0.9.4-next", ""}}}
 )
 
 // edited are files with what is inserted between « and »: all other bytes stay. One without is not changed.

@@ -2,7 +2,6 @@ package suggest
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -44,11 +43,14 @@ type policy struct {
 type written struct {
 	Metadata struct{ Namespace, Name string }
 	Spec     struct {
-		ComplianceType string
-		Subscription   struct{ Name, Namespace, StartingCSV string }
-		Versions       []string
-		VersionRange   string
-		Consent        struct{ Accepted []string }
+		ComplianceType string `yaml:"complianceType"`
+		Subscription   struct {
+			Name, Namespace string
+			StartingCSV     string `yaml:"startingCSV"`
+		}
+		Versions     []string
+		VersionRange string `yaml:"versionRange"`
+		Consent      struct{ Accepted []string }
 	}
 }
 
@@ -169,13 +171,7 @@ func (f *file) find(n *yaml.Node, anchored bool) {
 		return // a reference
 	}
 	found.anchored = anchored || found.spec.Anchor != ""
-	var content any
-	err := n.Decode(&content)
-	raw, _ := json.Marshal(content) // what cannot be encoded is not read
-	if err == nil {
-		err = json.Unmarshal(raw, &found.written) // as the API server names the fields
-	}
-	if err != nil {
+	if err := n.Decode(&found.written); err != nil {
 		f.fault(fmt.Sprintf("on line %d cannot be read: %s", n.Line, text.Escape(err.Error())))
 		return
 	}
