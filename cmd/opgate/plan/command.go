@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -102,7 +103,7 @@ func Command(now func() time.Time) *cobra.Command {
 	flags.StringArrayVarP(&o.policies, "policies", "p", nil,
 		`file or directory with policies, "-" for standard input; repeatable`)
 	o.kubeconfig.RegisterNamespace(cmd)
-	cli.OutputVar(cmd, &o.output, formatNames())
+	cli.OutputVar(cmd, &o.output, formats)
 	o.kubeconfig.Register(cmd)
 	return cmd
 }
@@ -143,7 +144,7 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stderr io.Writer) (*
 	if r.Channel = sub.Spec.Channel; r.Catalog == "" {
 		r.Catalog = "CatalogSource " + j.catalog.Namespace + "/" + j.catalog.Name
 	}
-	if j.catalogPackage, err = o.readCatalog(ctx, j.catalog); err != nil {
+	if j.catalogPackage, err = o.readCatalog(ctx, state, j.catalog); err != nil {
 		return nil, fmt.Errorf("read catalog %s: %w", text.Quote(r.Catalog), err)
 	}
 	from, err := j.installed(ctx, cmp.Or(o.from, sub.Status.InstalledCSV))
@@ -243,28 +244,28 @@ func (o *options) subscribe(ctx context.Context, j *judge, r *Result) (*olm.Subs
 }
 
 // readCatalog reads the package.
-func (o *options) readCatalog(ctx context.Context, from olm.Catalog) (*catalogPackage, error) {
+func (o *options) readCatalog(ctx context.Context, state *cluster.State, from olm.Catalog) (*catalogPackage, error) {
 	if o.catalog != "" {
 		return readFiles(ctx, o.catalog, o.pkg, o.read)
 	}
 	if from.Namespace == "" || from.Name == "" {
 		return nil, self.Usage("the catalog is not known: name one with --catalog")
 	}
-	reader, err := cluster.Connect(o.kubeconfig)
+	raw, err := state.Get(ctx, snapshot.CatalogSources, types.NamespacedName(from))
+	if err != nil || raw == nil {
+		return nil, cmp.Or(err, errors.New("it does not exist"))
+	}
+	source, err := olm.Decode[olm.CatalogSource](raw)
 	if err != nil {
 		return nil, err
 	}
-	source, err := reader.Catalog(ctx, types.NamespacedName(from))
-	if err != nil {
-		return nil, err
-	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	address := source.Spec.Address
 	if address == "" {
-		var stop func()
-		if address, stop, err = forward(ctx, reader.Config(), from); err != nil {
+		if address, err = forward(ctx, state.Config(), from); err != nil {
 			return nil, err
 		}
-		defer stop()
 	}
 	return readServed(ctx, address, o.pkg, o.read)
 }

@@ -331,15 +331,14 @@ func TestForward(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	config, source := &rest.Config{Host: server.URL}, olm.Catalog{Namespace: "olm", Name: "community"}
-	if _, _, err := forward(t.Context(), config, source); err == nil || !strings.Contains(err.Error(), "no pod that is ready") {
+	if _, err := forward(t.Context(), config, source); err == nil || !strings.Contains(err.Error(), "no pod that is ready") {
 		t.Errorf("without a ready pod: %v", err)
 	}
 	state = corev1.ConditionTrue
-	local, stop, err := forward(t.Context(), config, source)
+	local, err := forward(t.Context(), config, source)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stop()
 	o, err := readServed(t.Context(), local, "etcd", nil)
 	if err != nil || len(o.channels[0].Bundles) != 2 {
 		t.Errorf("%v, the catalog has not 2 bundles", err)

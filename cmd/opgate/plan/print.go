@@ -3,11 +3,11 @@ package plan
 import (
 	"embed"
 	"fmt"
+	html "html/template"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"text/template"
+	"unicode/utf8"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/internal/text"
@@ -23,17 +23,19 @@ var formats = map[string]func(out io.Writer, r *Result) error{
 	"svg":     printSVG,
 }
 
-//go:embed path.txt.tmpl path.mermaid.tmpl
+//go:embed *.tmpl
 var files embed.FS
 
-var texts = template.Must(template.New("").Funcs(template.FuncMap{
-	"before": func(i int) int { return i - 1 },
-	// label replaces what has a meaning in the quoted labels of Mermaid, which are HTML and Markdown.
-	"label": strings.NewReplacer("#", "#35;", `"`, "#quot;", "<", "#lt;", ">", "#gt;", "&", "#amp;", "`", "#96;",
-		"|", "#124;").Replace,
-}).ParseFS(files, "*.tmpl"))
-
-func formatNames() []string { return slices.Sorted(maps.Keys(formats)) }
+// texts make the text forms, picture the picture: everything in that is escaped for XML.
+var (
+	texts = template.Must(template.New("").Funcs(template.FuncMap{
+		"before": func(i int) int { return i - 1 },
+		// label replaces what has a meaning in the quoted labels of Mermaid, which are HTML and Markdown.
+		"label": strings.NewReplacer("#", "#35;", `"`, "#quot;", "<", "#lt;", ">", "#gt;", "&", "#amp;", "`", "#96;",
+			"|", "#124;").Replace,
+	}).ParseFS(files, "path.txt.tmpl", "path.mermaid.tmpl"))
+	picture = html.Must(html.ParseFS(files, "path.svg.tmpl"))
+)
 
 // mark is how a version is shown: a sign, a word and colors, so that each alone tells it.
 type mark struct {
@@ -74,7 +76,7 @@ func (r *Result) Blocks() []block {
 		b := block{mark: markOf[s.Decision], Edge: strings.TrimSpace(s.Edge + " " + text.Escape(s.SkipRange))}
 		b.Title = text.Name(s.CSV) + "  " + b.Word
 		if s.Decision == verdict.Allow.String() {
-			b.Title += text.Escape(s.because)
+			b.Title += text.Escape(s.Operator.Because())
 		}
 		if i == 0 {
 			b.Title += "  " + nextSign + " next"
@@ -126,4 +128,63 @@ func (s *step) lines() (lines []string) {
 func (r *Result) Heading() string {
 	return text.Name(r.Package) + " in namespace " + text.Name(r.Namespace) + ", " + inChannel(r.Channel) + " of " +
 		text.Escape(r.Catalog)
+}
+
+// The measures of a picture, in pixels; columns is the longest line of text.
+const (
+	columns, advance = 96, 7.3
+	leading          = 18
+	edgeHeight       = 38
+	frameWidth       = 44 + columns*advance + 16
+)
+
+// frame is a version in the picture.
+type frame struct {
+	block
+	// Heads and Texts are its title and its lines, as lines that fit.
+	Heads, Texts []string
+	// Y is where it begins, Below where its lines begin in it.
+	Y, Below, Height int
+	Width            float64
+}
+
+// printSVG draws the path from top to bottom: a frame for each version, with its sign, word, color and line, and the
+// edges between them.
+func printSVG(out io.Writer, r *Result) error {
+	y := 2*leading + leading/2
+	var frames []frame
+	for i, b := range r.Blocks() {
+		f := frame{block: b, Heads: wrapped([]string{b.Title}), Texts: wrapped(b.Lines), Width: frameWidth}
+		f.Edge = text.Truncate(f.Edge, columns)
+		if i > 0 {
+			y += edgeHeight
+		}
+		f.Y, f.Below = y, len(f.Heads)*leading+4
+		f.Height = f.Below + len(f.Texts)*leading + leading/2
+		y += f.Height
+		frames = append(frames, f)
+	}
+	var signs []string
+	for _, m := range []mark{isInstalled, isAllowed, isHeld, isRefused, isDeprecated} {
+		signs = append(signs, m.Sign+" "+m.Word)
+	}
+	why := wrapped([]string{r.End})
+	return picture.Execute(out, map[string]any{"Heading": r.Heading(), "Frames": frames, "Why": why,
+		"Legend": strings.Join(append(signs, nextSign+" next"), "   "), "Width": frameWidth + 2*16,
+		"End": y + leading/2, "Height": y + (len(why)+3)*leading})
+}
+
+// wrapped returns lines that fit, but for a word that is longer.
+func wrapped(lines []string) (broken []string) {
+	for _, long := range lines {
+		line := ""
+		for word := range strings.FieldsSeq(long) {
+			if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > columns {
+				broken, line = append(broken, line), ""
+			}
+			line = strings.TrimPrefix(line+" "+word, " ")
+		}
+		broken = append(broken, line)
+	}
+	return broken
 }
