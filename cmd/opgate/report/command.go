@@ -5,7 +5,6 @@ package report
 import (
 	"context"
 	"io"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -89,7 +88,7 @@ func Command(now func() time.Time) *cobra.Command {
 	cli.FilesVar(flags, &o.files)
 	flags.StringArrayVar(&o.contexts, "context", nil, "kubeconfig context of a cluster; repeatable (default: the current one)")
 	o.kubeconfig.RegisterNamespace(cmd)
-	cli.OutputVar(cmd, &o.output, formatNames())
+	cli.OutputVar(cmd, &o.output, formats)
 	o.kubeconfig.Register(cmd)
 	return cmd
 }
@@ -98,8 +97,6 @@ func Command(now func() time.Time) *cobra.Command {
 var formats = map[string]func(io.Writer, *report) error{
 	"text": printText, "html": printPage, "json": func(out io.Writer, r *report) error { return cli.JSON(out, r) },
 }
-
-func formatNames() []string { return slices.Sorted(maps.Keys(formats)) }
 
 // clusters returns a cluster for each file, or each context, in the order of the command line.
 func (o *options) clusters() (all []*reported) {
