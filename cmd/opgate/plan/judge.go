@@ -142,7 +142,7 @@ func isMade(plan *olm.InstallPlan) bool { return strings.HasPrefix(plan.Metadata
 // judge judges a step.
 func (j *judge) judge(ctx context.Context, s *step) error {
 	b := j.bundle(s.CSV)
-	s.Image, s.Warnings, s.Deprecated, s.Changes = b.Image, []string{}, []deprecation{}, []change.Difference{}
+	s.Image, s.Deprecated, s.Changes = b.Image, []deprecation{}, []change.Difference{}
 	s.MinKubeVersion, s.MaxOpenShiftVersion = j.platforms(b)
 	d, _ := j.Deprecations(s.CSV, []string{s.Channel})
 	for _, of := range []deprecation{{"version", d.Version}, {"channel", d.Channel}, {"package", d.Package}} {
@@ -163,9 +163,7 @@ func (j *judge) judge(ctx context.Context, s *step) error {
 	}
 	answer := (&inspect.Cluster{Snapshot: at, Now: j.now}).JudgePlan(plan)
 	s.Decision, s.Reasons = answer.Decision.String(), inspect.Reasons(answer.Reasons)
-	for _, w := range inspect.Warnings(&answer.Verdict) {
-		s.Warnings = append(s.Warnings, w.Message)
-	}
+	s.Warnings = inspect.WarningTexts(&answer.Verdict)
 	for _, o := range answer.Operators {
 		if o.CSV == s.CSV {
 			s.Operator = o

@@ -15,14 +15,6 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// The edges by which a version follows what is installed.
-const (
-	byReplaces  = "replaces"
-	bySkips     = "skips"
-	bySkipRange = "skipRange"
-	byInstall   = "install"
-)
-
 // path returns the steps that OLM takes from what is installed through a channel, "" for all of them, and why there is
 // no further one. OLM makes a plan for the first version in its order that follows what is installed, whatever the gate
 // decides on it. What a version needs of other operators counts as available.
@@ -76,7 +68,7 @@ func (o *catalogPackage) next(from installed, channel, starting string) (next *s
 				continue
 			}
 			next = &step{CSV: b.Name, Version: b.Version.String(), Channel: c.Name, From: from.name, Edge: edge}
-			if edge == bySkipRange {
+			if edge == "skipRange" {
 				next.SkipRange = b.SkipRange
 			}
 		}
@@ -91,16 +83,16 @@ const maxNamed = 8
 func follows(b *model.Bundle, from installed) string {
 	switch {
 	case from.name == "":
-		return byInstall
+		return "install"
 	case b.Replaces == from.name:
-		return byReplaces
+		return "replaces"
 	case slices.Contains(b.Skips, from.name):
-		return bySkips
+		return "skips"
 	case from.version == nil || b.SkipRange == "":
 		return ""
 	}
 	if includes, err := semver.ParseRange(b.SkipRange); err == nil && includes(*from.version) {
-		return bySkipRange
+		return "skipRange"
 	}
 	return ""
 }

@@ -44,16 +44,15 @@ type mark struct {
 	Stroke, Fill, Dash string
 }
 
-// The marks of versions. deprecated is beside one of the others.
+// The marks of versions. deprecated and next are beside one of the others.
 var (
 	isInstalled  = mark{"●", "installed", "#0550ae", "#eff6ff", ""}
 	isAllowed    = mark{"✓", "allowed", "#116329", "#effaf0", ""}
 	isHeld       = mark{"‖", "held", "#8a5300", "#fff8e6", "8 4"}
 	isRefused    = mark{"✗", "refused", "#b3141e", "#fff0f0", "2 3"}
 	isDeprecated = mark{"†", "deprecated", "#57606a", "", ""}
+	isNext       = mark{"▶", "next", "", "", ""}
 )
-
-const nextSign = "▶"
 
 var markOf = map[string]mark{verdict.Allow.String(): isAllowed, verdict.Hold.String(): isHeld,
 	verdict.Deny.String(): isRefused}
@@ -79,7 +78,7 @@ func (r *Result) Blocks() []block {
 			b.Title += text.Escape(s.Operator.Because())
 		}
 		if i == 0 {
-			b.Title += "  " + nextSign + " next"
+			b.Title += "  " + isNext.Sign + " " + isNext.Word
 		}
 		if len(s.Deprecated) > 0 {
 			b.Title += "  " + isDeprecated.Sign + " " + isDeprecated.Word
@@ -164,13 +163,9 @@ func printSVG(out io.Writer, r *Result) error {
 		y += f.Height
 		frames = append(frames, f)
 	}
-	var signs []string
-	for _, m := range []mark{isInstalled, isAllowed, isHeld, isRefused, isDeprecated} {
-		signs = append(signs, m.Sign+" "+m.Word)
-	}
 	why := wrapped([]string{r.End})
 	return picture.Execute(out, map[string]any{"Heading": r.Heading(), "Frames": frames, "Why": why,
-		"Legend": strings.Join(append(signs, nextSign+" next"), "   "), "Width": frameWidth + 2*16,
+		"Legend": []mark{isInstalled, isAllowed, isHeld, isRefused, isDeprecated, isNext}, "Width": frameWidth + 2*16,
 		"End": y + leading/2, "Height": y + (len(why)+3)*leading})
 }
 

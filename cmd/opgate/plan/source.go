@@ -20,6 +20,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/model"
@@ -166,25 +167,19 @@ func write(root *os.Root, name string, content io.Reader) error {
 	return cmp.Or(err, file.Close())
 }
 
-// firstImage returns the first image of an OCI layout. A catalog is the same for all platforms.
+// firstImage returns the first image of an OCI layout. A catalog is the same for all platforms, and an attestation comes
+// after the image that it is of.
 func firstImage(index v1.ImageIndex) (v1.Image, error) {
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		return nil, err
-	}
-	for _, d := range manifest.Manifests {
-		switch {
-		case d.MediaType.IsIndex():
-			inner, err := index.ImageIndex(d.Digest)
-			if err != nil {
-				return nil, err
-			}
-			return firstImage(inner)
-		case d.MediaType.IsImage() && (d.Platform == nil || d.Platform.OS != "unknown"): // which is an attestation
-			return index.Image(d.Digest)
+	manifests, err := partial.Manifests(index)
+	for _, of := range manifests {
+		switch of := of.(type) {
+		case v1.ImageIndex:
+			return firstImage(of)
+		case v1.Image:
+			return of, nil
 		}
 	}
-	return nil, errors.New("the OCI layout has no image")
+	return nil, cmp.Or(err, errors.New("the OCI layout has no image"))
 }
 
 // readServed reads a package of a catalog that is served by gRPC.
