@@ -117,9 +117,6 @@ func (p *policy) addTo(texts []string, path ...string) (change string, err error
 	between := ", "
 	if !isFlow {
 		between = p.lineEnd(begin) + strings.Repeat(" ", list.Column-1) + "- "
-		if before := string(p.after[max(begin-last.Column+1, 0):begin]); strings.Trim(before, " ") == "-" {
-			between = p.lineEnd(begin) + before
-		}
 	}
 	added := ""
 	for _, text := range texts {

@@ -48,7 +48,8 @@ var edited = []struct {
 	{name: "no line end at the end", text: head + "  versions:\n    - etcd.v0.9.2«\n    - etcd.v0.9.4»"},
 	{name: "comments and blank lines", text: head +
 		"\n  # reviewed\n  versions:\n\n    # first\n    - etcd.v0.9.2   # since May«\n    - etcd.v0.9.4»\n    # - etcd.v0.9.3\n\n  # end\n  deletion: Deny\n\n"},
-	{name: "several spaces behind the dash", text: head + "  versions:\n    -   etcd.v0.9.2«\n    -   etcd.v0.9.4»\n"},
+	{name: "several spaces behind the dash", text: head + "  versions:\n    -   etcd.v0.9.2«\n    - etcd.v0.9.4»\n"},
+	{name: "a line for the dash", text: head + "  versions:\n    -\n      etcd.v0.9.2«\n    - etcd.v0.9.4»\n"},
 	{name: "single quotes", text: head + "  versions:\n    - 'etcd.v0.9.2'«\n    - 'etcd.v0.9.4'»\n"},
 	{name: "double quotes", text: head + "  versions:\n    - \"etcd.v0.9.2\" # \"a\"«\n    - \"etcd.v0.9.4\"»\n"},
 	{name: "anchored element", text: head + "  versions:\n    - &first etcd.v0.9.2«\n    - etcd.v0.9.4»\n  urgent: [*first]\n"},

@@ -16,6 +16,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // file is a file that may have policies.
@@ -69,12 +70,7 @@ func (p *policy) isPatch() bool { return p.Spec.Subscription.Name == "" }
 // governs reports whether it governs a step; a patch does if the policy of its name decides on it.
 func (p *policy) governs(s *step) bool {
 	if p.isPatch() {
-		for _, r := range s.reasons {
-			if p.isNamed(policyOf(r)) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(s.reasons, func(r verdict.Reason) bool { return p.isNamed(policyOf(r)) })
 	}
 	return p.Spec.Subscription.Name == s.pkg && p.Spec.Subscription.Namespace == s.namespace &&
 		p.Spec.ComplianceType != string(policyv1beta2.MustNotHave)
