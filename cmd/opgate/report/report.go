@@ -21,7 +21,6 @@ import (
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
-	"github.com/opgate/opgate/snapshot"
 )
 
 // report is what is printed.
@@ -68,11 +67,11 @@ type waiting struct {
 	Messages []string `json:"messages"`
 }
 
-// operators returns those of a cluster in one namespace or, with "", in all, by namespace.
-func operators(s *snapshot.Snapshot, name, namespace string, now time.Time) (all []*operator) {
-	c := &inspect.Cluster{Snapshot: s, Now: now}
-	for known := range s.All() {
-		if namespace != "" && known.Name() != namespace {
+// operators returns those of a cluster that were asked for, by namespace.
+func operators(s *cluster.State, name string, now time.Time) (all []*operator) {
+	c := &inspect.Cluster{Snapshot: s.Snapshot, Now: now}
+	for known := range c.All() {
+		if s.Scope != "" && known.Name() != s.Scope {
 			continue
 		}
 		ns := s.Namespace(known.Name())
