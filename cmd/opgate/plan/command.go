@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/blang/semver/v4"
@@ -63,7 +62,7 @@ const example = `  # on a cluster: what comes next, and what waits for whom
   opgate plan etcd -n shop --catalog catalog/ -p policies/
 
   # no cluster: a picture for the pull request
-  opgate plan etcd --catalog catalog/ --from etcdoperator.v0.9.2 -p policies/ -o svg > etcd.svg`
+  opgate plan etcd -n shop --catalog catalog/ --from etcdoperator.v0.9.2 -p policies/ -o svg > etcd.svg`
 
 // Command returns `opgate plan`. now is the clock for approval windows.
 func Command(now func() time.Time) *cobra.Command {
@@ -79,12 +78,8 @@ func Command(now func() time.Time) *cobra.Command {
 			if err := self.CheckFiles(o.policies); err != nil {
 				return err
 			}
-			what := "files"
-			if o.catalog == "" {
-				what = "bundles"
-			}
 			var clear func()
-			o.read, clear = cli.Progress(cmd.ErrOrStderr(), what, now)
+			o.read, clear = cli.Progress(cmd.ErrOrStderr(), "parts of the catalog", now)
 			r, err := o.run(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr())
 			clear()
 			if err != nil {
@@ -133,7 +128,8 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stderr io.Writer) (*
 	if err != nil {
 		return nil, err
 	}
-	if r.Namespace, err = o.namespaceOf(state); err != nil {
+	r.Namespace = cmp.Or(state.Scope, o.kubeconfig.Overrides.Context.Namespace, metav1.NamespaceDefault)
+	if err := self.CheckNamespaces(r.Namespace); err != nil {
 		return nil, err
 	}
 	j := &judge{state: state, namespace: r.Namespace, now: o.now}
@@ -167,14 +163,10 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stderr io.Writer) (*
 
 // readState reads the cluster, and policies in files.
 func (o *options) readState(ctx context.Context, r *Result, stdin io.Reader, stderr io.Writer) (*cluster.State, error) {
-	unit := &manifests.Unit{}
-	if len(o.policies) > 0 {
-		var err error
-		unit, err = manifests.Read(o.policies, stdin, stderr,
-			manifests.Options{Namespace: o.kubeconfig.Overrides.Context.Namespace})
-		if err != nil {
-			return nil, err
-		}
+	unit, err := manifests.Read(o.policies, stdin, stderr,
+		manifests.Options{Namespace: o.kubeconfig.Overrides.Context.Namespace})
+	if err != nil {
+		return nil, err
 	}
 	if o.offline() {
 		return cluster.FromFiles(unit, facts.Cluster{}), nil
@@ -185,23 +177,6 @@ func (o *options) readState(ctx context.Context, r *Result, stdin io.Reader, std
 	}
 	r.Notes = append(r.Notes, state.Notes...)
 	return state.With(unit.Stored()...), nil
-}
-
-// namespaceOf returns the namespace of the command line or the context, else the only one of a policy of the package.
-func (o *options) namespaceOf(state *cluster.State) (string, error) {
-	if name := cmp.Or(state.Scope, o.kubeconfig.Overrides.Context.Namespace); name != "" {
-		return name, self.CheckNamespaces(name)
-	}
-	var names []string
-	for ns := range state.Snapshot.All() {
-		if len(ns.Governing(o.pkg)) > 0 {
-			names = append(names, ns.Name())
-		}
-	}
-	if len(names) > 1 {
-		return "", self.Usage("package %s is in namespaces %s: name one with -n", text.Name(o.pkg), text.Names(names, maxNamed))
-	}
-	return cmp.Or(strings.Join(names, ""), metav1.NamespaceDefault), nil
 }
 
 // subscribe sets the Subscription to the package, or one by the command line and the policies, and the catalog.
@@ -216,7 +191,8 @@ func (o *options) subscribe(ctx context.Context, j *judge, r *Result) (*olm.Subs
 	case len(found) == 1:
 		sub = *found[0]
 	case o.offline() && len(governing) == 0:
-		r.Notes = append(r.Notes, "no OperatorPolicy in the input governs package "+text.Name(o.pkg)+"; name some with -p")
+		r.Notes = append(r.Notes, "no OperatorPolicy in the input governs package "+text.Name(o.pkg)+" in namespace "+
+			j.namespace+": name some with -p, and another namespace with -n")
 	case o.from == "":
 		r.Notes = append(r.Notes, "namespace "+j.namespace+" has no Subscription to package "+text.Name(o.pkg)+
 			": this is the path of a first installation")
@@ -232,12 +208,10 @@ func (o *options) subscribe(ctx context.Context, j *judge, r *Result) (*olm.Subs
 		Name: cmp.Or(sub.Spec.Source, policy.Catalog.Name)}
 	if name := sub.Metadata.Name; name != "" {
 		raw, err := j.state.Get(ctx, snapshot.Subscriptions, types.NamespacedName{Namespace: j.namespace, Name: name})
-		if err != nil || raw != nil {
-			return &sub, cmp.Or(err, json.Unmarshal(raw, &j.subscription))
-		}
+		return &sub, cmp.Or(err, json.Unmarshal(raw, &j.subscription))
 	}
 	j.subscription = map[string]any{"apiVersion": olm.SubscriptionGVK.GroupVersion().String(), "kind": olm.KindSubscription,
-		"metadata": j.metadata(cmp.Or(sub.Metadata.Name, o.pkg)),
+		"metadata": j.metadata(o.pkg),
 		"spec": map[string]any{"name": o.pkg, "channel": sub.Spec.Channel, "source": j.catalog.Name,
 			"sourceNamespace": j.catalog.Namespace, "installPlanApproval": olm.ApprovalManual}}
 	return &sub, nil
