@@ -66,12 +66,9 @@ func (o *options) read(ctx context.Context, stdin io.Reader, stderr io.Writer) (
 
 // collect finds the operators in a namespace.
 func (o *options) collect(ns *state.Namespace) *installed {
-	in, subscribed, replaced := &installed{namespace: ns.Name()}, map[string]bool{}, map[string]bool{}
+	in := &installed{namespace: ns.Name()}
 	for _, s := range ns.Subscriptions() {
 		csv, pkg, name := s.Status.InstalledCSV, s.Spec.Package, text.Name(s.Metadata.Name)
-		if csv != "" { // another version may be there until OLM has removed it
-			subscribed[csv], replaced[pkg] = true, true
-		}
 		switch {
 		case csv == "":
 			in.say("Subscription %s has installed nothing yet, so there is no version to allow", name)
@@ -92,8 +89,9 @@ func (o *options) collect(ns *state.Namespace) *installed {
 			}
 		}
 	}
-	for _, csv := range ns.Installed() {
-		if !subscribed[csv.Name] && !replaced[csv.Package] && o.selector == "" {
+	for _, csv := range ns.Installed() { // another version may be there until OLM has removed it
+		pkg, disputed := ns.Claimed(csv.Name)
+		if pkg == "" && !disputed && len(ns.Subscribers(csv.Package)) == 0 && o.selector == "" {
 			in.say("%s has no Subscription, so it has neither a channel nor a catalog", text.Name(csv.Name))
 		}
 	}
