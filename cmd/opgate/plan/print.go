@@ -5,9 +5,9 @@ import (
 	"fmt"
 	html "html/template"
 	"io"
+	"regexp"
 	"strings"
 	"text/template"
-	"unicode/utf8"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/internal/text"
@@ -169,17 +169,15 @@ func printSVG(out io.Writer, r *Result) error {
 		"End": y + leading/2, "Height": y + (len(why)+3)*leading})
 }
 
+// fitting is a part of a line that fits, or a word that is longer.
+var fitting = regexp.MustCompile(fmt.Sprintf(`(\S{%d,}|.{1,%d})( |$)`, columns+1, columns))
+
 // wrapped returns lines that fit, but for a word that is longer.
 func wrapped(lines []string) (broken []string) {
-	for _, long := range lines {
-		line := ""
-		for word := range strings.FieldsSeq(long) {
-			if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > columns {
-				broken, line = append(broken, line), ""
-			}
-			line = strings.TrimPrefix(line+" "+word, " ")
+	for _, line := range lines {
+		for _, part := range fitting.FindAllString(strings.Join(strings.Fields(line), " "), -1) {
+			broken = append(broken, strings.TrimSpace(part))
 		}
-		broken = append(broken, line)
 	}
 	return broken
 }
