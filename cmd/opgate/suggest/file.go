@@ -100,9 +100,6 @@ func readFiles(names []string) (files []*file, err error) {
 	return files, nil
 }
 
-// marksGenerated are words of files that a program writes again.
-var marksGenerated = []string{"DO NOT EDIT", "Code generated"}
-
 // readFile reads a file, and finds the policies in it.
 func readFile(name string) (*file, error) {
 	info, err := os.Stat(name)
@@ -118,7 +115,7 @@ func readFile(name string) (*file, error) {
 		return f, err
 	}
 	head, _, _ := bytes.Cut(data, []byte("\nkind:"))
-	if slices.ContainsFunc(marksGenerated, func(mark string) bool { return bytes.Contains(head, []byte(mark)) }) {
+	if bytes.Contains(head, []byte("DO NOT EDIT")) || bytes.Contains(head, []byte("Code generated")) { // it is written again
 		f.fault("in a generated file cannot be edited in place: edit what it is generated from")
 		return f, nil
 	}
