@@ -109,9 +109,6 @@ func (p *policy) addTo(texts []string, path ...string) (change string, err error
 	if err != nil {
 		return "", err
 	}
-	if list.Kind != yaml.SequenceNode || len(list.Content) == 0 {
-		return "", errPlace
-	}
 	last := list.Content[len(list.Content)-1]
 	begin, isFlow := p.position(last), list.Style&yaml.FlowStyle != 0
 	between := ", "
