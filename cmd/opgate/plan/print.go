@@ -30,10 +30,11 @@ var files embed.FS
 var (
 	texts = template.Must(template.New("").Funcs(template.FuncMap{
 		"before": func(i int) int { return i - 1 },
+		"shown":  func(s string) string { return text.Escape(strings.TrimSpace(s)) },
 		// label replaces what has a meaning in the quoted labels of Mermaid, which are HTML and Markdown.
 		"label": strings.NewReplacer("#", "#35;", `"`, "#quot;", "<", "#lt;", ">", "#gt;", "&", "#amp;", "`", "#96;",
 			"|", "#124;").Replace,
-	}).ParseFS(files, "path.txt.tmpl", "path.mermaid.tmpl"))
+	}).ParseFS(files, "path.txt.tmpl", "path.mermaid.tmpl", "step.txt.tmpl"))
 	picture = html.Must(html.ParseFS(files, "path.svg.tmpl"))
 )
 
@@ -90,37 +91,26 @@ func (r *Result) Blocks() []block {
 }
 
 // lines are what else is known of a step.
-func (s *step) lines() (lines []string) {
-	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-	for _, r := range s.Reasons {
-		add("%s", text.Escape(strings.TrimSpace(r.Message)))
+func (s *step) lines() []string {
+	var all strings.Builder
+	if err := texts.ExecuteTemplate(&all, "step.txt.tmpl", s); err != nil {
+		panic(err) // it reads fields of the step
 	}
-	for _, w := range s.Warnings {
-		add("warning: %s", text.Escape(w))
-	}
-	if s.Plan != "" {
-		add("InstallPlan %s waits for approval", text.Name(s.Plan))
-	}
-	for _, d := range s.Deprecated {
-		add("the catalog deprecates the %s: %s", d.Of, text.Escape(d.Message))
-	}
-	if s.MinKubeVersion != "" {
-		add("needs Kubernetes %s", text.Escape(s.MinKubeVersion))
-	}
-	if s.MaxOpenShiftVersion != "" {
-		add("runs on OpenShift up to %s", text.Escape(s.MaxOpenShiftVersion))
-	}
-	if s.From == "" {
-		return lines
-	}
+	return strings.FieldsFunc(all.String(), func(r rune) bool { return r == '\n' })
+}
+
+// Compared says what a step changes, or why that is not known; "" for nothing.
+func (s *step) Compared() string {
 	summary := (&change.Set{Differences: s.Changes}).Summary(change.Reviewable)
 	switch {
-	case s.NotCompared != "" && s.NotCompared != errWithoutContents.Error():
-		add("changes are not known: %s", text.Escape(s.NotCompared))
+	case s.From == "" || s.NotCompared == errWithoutContents.Error():
+		return ""
+	case s.NotCompared != "":
+		return "changes are not known: " + s.NotCompared
 	case summary != "":
-		add("changes %s; digest %s", text.Escape(summary), s.Digest)
+		return "changes " + summary + "; digest " + s.Digest
 	}
-	return lines
+	return ""
 }
 
 // Heading names what the path is of.
