@@ -99,7 +99,7 @@ func (s *step) lines() []string {
 	return strings.FieldsFunc(all.String(), func(r rune) bool { return r == '\n' })
 }
 
-// Compared says what a step changes, or why that is not known; "" for nothing.
+// Compared states what a step changes, or why that is not known; "" for nothing.
 func (s *step) Compared() string {
 	summary := (&change.Set{Differences: s.Changes}).Summary(change.Reviewable)
 	switch {
