@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -162,13 +163,10 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 	if o.output != "" {
 		return o.write(files, stderr)
 	}
-	for i, f := range files {
-		if i > 0 {
-			f.text = separator + f.text
-		}
-		if _, err := io.WriteString(stdout, f.text); err != nil {
-			return err
-		}
+	var texts []string
+	for _, f := range files {
+		texts = append(texts, f.text)
 	}
-	return nil
+	_, err = io.WriteString(stdout, strings.Join(texts, separator))
+	return err
 }

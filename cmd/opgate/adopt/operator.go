@@ -1,17 +1,25 @@
 package adopt
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/cluster"
+	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -58,12 +66,9 @@ func (o *options) read(ctx context.Context, stdin io.Reader, stderr io.Writer) (
 
 // collect finds the operators in a namespace.
 func (o *options) collect(ns *state.Namespace) *installed {
-	in, subscribed, replaced := &installed{namespace: ns.Name()}, map[string]bool{}, map[string]bool{}
+	in := &installed{namespace: ns.Name()}
 	for _, s := range ns.Subscriptions() {
 		csv, pkg, name := s.Status.InstalledCSV, s.Spec.Package, text.Name(s.Metadata.Name)
-		if csv != "" { // another version may be there until OLM has removed it
-			subscribed[csv], replaced[pkg] = true, true
-		}
 		switch {
 		case csv == "":
 			in.say("Subscription %s has installed nothing yet, so there is no version to allow", name)
@@ -84,8 +89,9 @@ func (o *options) collect(ns *state.Namespace) *installed {
 			}
 		}
 	}
-	for _, csv := range ns.Installed() {
-		if !subscribed[csv.Name] && !replaced[csv.Package] && o.selector == "" {
+	for _, csv := range ns.Installed() { // another version may be there until OLM has removed it
+		pkg, disputed := ns.Claimed(csv.Name)
+		if pkg == "" && !disputed && len(ns.Subscribers(csv.Package)) == 0 && o.selector == "" {
 			in.say("%s has no Subscription, so it has neither a channel nor a catalog", text.Name(csv.Name))
 		}
 	}
@@ -134,4 +140,75 @@ func digestOf(ns *state.Namespace, csv string) (digest string) {
 		}
 	}
 	return digest
+}
+
+// compare prints how the policies of the directory differ from what is installed: a policy may allow more than that.
+func (o *options) compare(found []*installed, scope string, stdout, stderr io.Writer, now time.Time) error {
+	unit, err := manifests.Read([]string{o.check}, bytes.NewReader(nil), stderr, manifests.Options{})
+	if err != nil {
+		return err
+	}
+	operators := map[string]*operator{}
+	for _, in := range found {
+		for _, what := range in.unsaid {
+			if o.selector == "" {
+				fmt.Fprintln(stderr, "not compared: "+text.Name(in.namespace)+": "+what)
+			}
+		}
+		for i := range in.operators {
+			operators[in.namespace+"/"+in.operators[i].pkg] = &in.operators[i]
+		}
+	}
+	var lines []string
+	described := map[string]bool{}
+	for _, object := range unit.Objects {
+		policy, ok := object.Value.(*policyv1beta2.OperatorPolicy)
+		if !ok {
+			continue
+		}
+		p := rules.NewOperatorPolicy(policy)
+		key := p.TargetNamespace + "/" + p.Package
+		differs := func(format string, args ...any) {
+			lines = append(lines, text.Escape(key)+": "+fmt.Sprintf(format, args...)+" ("+object.Short()+")")
+		}
+		op := operators[key]
+		switch {
+		case p.MustNotHave || p.Package == "":
+			continue
+		case op == nil && o.selector == "" && (scope == "" || scope == p.TargetNamespace):
+			differs("nothing is installed of it")
+		}
+		if described[key] = true; op == nil {
+			continue
+		}
+		if ok, accepted := bundle.Covers(p, op.csv, op.version, now); !ok {
+			differs("%s is installed, and %s", text.Name(op.csv), accepted)
+		}
+		spec := &op.subscription.Spec
+		for _, f := range []struct{ name, is, want string }{
+			{"channel", spec.Channel, p.Channel},
+			{"source", spec.Source, p.Catalog.Name},
+			{"sourceNamespace", spec.SourceNamespace, p.Catalog.Namespace},
+		} {
+			if f.is != f.want && f.want != "" {
+				differs("Subscription %s has spec.%s %s, and the policy %s", text.Name(op.subscription.Metadata.Name), f.name,
+					cmp.Or(text.Name(f.is), "(none)"), text.Name(f.want))
+			}
+		}
+	}
+	for key, op := range operators {
+		if !described[key] {
+			lines = append(lines, fmt.Sprintf("%s: %s is installed, and no policy names it", text.Escape(key), text.Name(op.csv)))
+		}
+	}
+	slices.Sort(lines)
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(stdout, line); err != nil {
+			return err
+		}
+	}
+	if len(lines) > 0 {
+		return &cli.ExitError{Code: exitDrift}
+	}
+	return nil
 }

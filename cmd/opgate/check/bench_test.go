@@ -69,7 +69,7 @@ spec: {displayName: etcd}
 		b.Fatal(err)
 	}
 	runs := map[string][]string{}
-	for _, format := range formatNames() {
+	for format := range formats {
 		runs[format] = []string{file, "-o", format}
 	}
 	for name, args := range runs {

@@ -130,7 +130,7 @@ func Command(now func() time.Time) *cobra.Command {
 	cli.FilesVar(flags, &o.files)
 	flags.StringArrayVarP(&o.policies, "policies", "p", nil,
 		`file or directory whose policies judge everything, "-" for standard input; repeatable`)
-	cli.OutputVar(cmd, &o.output, formatNames())
+	cli.OutputVar(cmd, &o.output, formats)
 	cli.ChoiceVar(cmd, &o.only, "only", "", "refused leaves out what is allowed (default: all)", onlyRefused)
 	flags.BoolVar(&o.diff, "diff", false, "print what the policies of the second argument judge otherwise than those of the first")
 	flags.BoolVar(&o.summary, "summary", false, "print only the counts")

@@ -152,7 +152,7 @@ func TestSentencesOnce(t *testing.T) {
 // BenchmarkCheck judges 5,000 documents, in every format.
 func BenchmarkCheck(b *testing.B) {
 	data := many(5_000)
-	for _, name := range formatNames() {
+	for name := range formats {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				if _, stderr, code := run(data, "-o", name); code != exitRefused {

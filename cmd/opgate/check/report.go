@@ -2,7 +2,6 @@ package check
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -210,5 +209,3 @@ func brief(w verdict.Reason) string {
 	}
 	return w.Message
 }
-
-func formatNames() []string { return slices.Sorted(maps.Keys(formats)) }

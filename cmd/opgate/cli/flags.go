@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -90,10 +91,11 @@ func ChoiceVar(cmd *cobra.Command, value *string, name, shorthand, usage string,
 	Complete(cmd, name, words)
 }
 
-// OutputVar adds --output for formats, of which text is the default.
-func OutputVar(cmd *cobra.Command, output *string, formats []string) {
+// OutputVar adds --output for formats by their names, of which text is the default.
+func OutputVar[F any](cmd *cobra.Command, output *string, formats map[string]F) {
 	*output = "text"
-	ChoiceVar(cmd, output, "output", "o", "output format: "+Alternatives(formats), formats...)
+	names := slices.Sorted(maps.Keys(formats))
+	ChoiceVar(cmd, output, "output", "o", "output format: "+Alternatives(names), names...)
 }
 
 // Complete completes the values of a flag.

@@ -18,7 +18,6 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/internal/metakey"
-	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/snapshot/contents"
@@ -65,20 +64,8 @@ func New(config *rest.Config) (*Reader, error) {
 	return &Reader{config: config, streams: streams, objects: objects}, nil
 }
 
-// Config returns the client configuration. It must not be modified.
-func (r *Reader) Config() *rest.Config { return r.config }
-
 // Contents returns the objects that plans are compared with.
 func (r *Reader) Contents() contents.Source { return r.streams }
-
-// Catalog returns a CatalogSource.
-func (r *Reader) Catalog(ctx context.Context, key types.NamespacedName) (*olm.CatalogSource, error) {
-	raw, err := r.streams.Get(ctx, snapshot.CatalogSources.GroupVersionResource(), key)
-	if err != nil {
-		return nil, err
-	}
-	return olm.Decode[olm.CatalogSource](raw)
-}
 
 // Changes returns what a plan changes beyond what it replaces.
 func (r *Reader) Changes(

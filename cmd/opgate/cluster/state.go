@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/cmd/opgate/manifests"
@@ -63,6 +64,9 @@ func (s *State) With(objects ...*snapshot.Object) *State {
 	with.Snapshot = with.builder.Put(undated, objects...)
 	return &with
 }
+
+// Config returns the client configuration of the cluster. It must not be modified.
+func (s *State) Config() *rest.Config { return s.listed.config }
 
 // Builder returns a copy of what built the snapshot, which is for questions such as what an upgrade would change.
 func (s *State) Builder() snapshot.Builder { return s.builder }

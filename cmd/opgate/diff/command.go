@@ -98,7 +98,7 @@ func Command() *cobra.Command {
 	flags.StringVar(&o.bundle, "bundle", "", "bundle to compare: a directory with folders manifests and metadata")
 	flags.StringVar(&o.fromBundle, "from-bundle", "",
 		"bundle to compare --bundle with (default: none, a first installation)")
-	cli.OutputVar(cmd, &o.output, formatNames())
+	cli.OutputVar(cmd, &o.output, formats)
 	o.kubeconfig.Register(cmd)
 	return cmd
 }

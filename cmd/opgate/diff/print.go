@@ -3,7 +3,6 @@ package diff
 import (
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 
@@ -17,8 +16,6 @@ import (
 var formats = map[string]func(out io.Writer, results []*result) error{
 	"text": printText, "json": printJSON,
 }
-
-func formatNames() []string { return slices.Sorted(maps.Keys(formats)) }
 
 // printText writes a block for each result: what replaces what, its differences with the risky ones first, notes, and
 // the digest with where to write it.

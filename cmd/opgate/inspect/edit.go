@@ -47,18 +47,13 @@ type Edits struct {
 func (e *Edits) Of(a *Answer, ns *state.Namespace) []Edit {
 	edits := []Edit{}
 	replacements := carrier.Replacements(ns, a.Plan)
-	for i := range a.CSVs {
-		c := &a.CSVs[i]
-		at := slices.IndexFunc(replacements, func(r state.Replacement) bool { return r.CSV == c.CSV })
-		if at < 0 {
-			continue
-		}
-		for _, r := range a.Reasons {
+	for i := range replacements {
+		for _, r := range a.ReasonsOf(replacements[i].CSV) {
 			key, ok := strings.CutPrefix(r.Source, verdict.KindOperatorPolicy+" ")
-			if !ok || !slices.Contains(c.Because, r.Message) {
+			if !ok {
 				continue
 			}
-			if found, ok := e.tried(a.Plan, key, &replacements[at], &r); ok {
+			if found, ok := e.tried(a.Plan, key, &replacements[i], &r); ok {
 				edits = append(edits, found)
 			}
 		}

@@ -53,6 +53,16 @@ type Answer struct {
 	Ungoverned bool
 }
 
+// ReasonsOf returns the reasons that are about a ClusterServiceVersion of a plan.
+func (a *Answer) ReasonsOf(csv string) (reasons []verdict.Reason) {
+	for _, r := range a.Reasons {
+		if slices.ContainsFunc(a.CSVs, func(c verdict.CSV) bool { return c.CSV == csv && slices.Contains(c.Because, r.Message) }) {
+			reasons = append(reasons, r)
+		}
+	}
+	return reasons
+}
+
 // Judge judges an object as if it were written now, or a plan as if it were approved now. It returns nil for one that
 // is not judged.
 func (c *Cluster) Judge(o *manifests.Object) *Answer {

@@ -71,6 +71,15 @@ func Warnings(v *verdict.Verdict) (list []verdict.Reason) {
 	return append(list, v.Warnings...)
 }
 
+// WarningTexts returns the messages of Warnings, never nil.
+func WarningTexts(v *verdict.Verdict) []string {
+	texts := []string{}
+	for _, w := range Warnings(v) {
+		texts = append(texts, w.Message)
+	}
+	return texts
+}
+
 // operators returns an answer with the operators that a verdict is about. Those that no policy or Constraint is about
 // are names.
 func (c *Cluster) operators(ns *state.Namespace, v verdict.Verdict, names []string) *Answer {

@@ -6,9 +6,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/blang/semver/v4"
@@ -62,7 +62,7 @@ const example = `  # on a cluster: what comes next, and what waits for whom
   opgate plan etcd -n shop --catalog catalog/ -p policies/
 
   # no cluster: a picture for the pull request
-  opgate plan etcd --catalog catalog/ --from etcdoperator.v0.9.2 -p policies/ -o svg > etcd.svg`
+  opgate plan etcd -n shop --catalog catalog/ --from etcdoperator.v0.9.2 -p policies/ -o svg > etcd.svg`
 
 // Command returns `opgate plan`. now is the clock for approval windows.
 func Command(now func() time.Time) *cobra.Command {
@@ -78,12 +78,8 @@ func Command(now func() time.Time) *cobra.Command {
 			if err := self.CheckFiles(o.policies); err != nil {
 				return err
 			}
-			what := "files"
-			if o.catalog == "" {
-				what = "bundles"
-			}
 			var clear func()
-			o.read, clear = cli.Progress(cmd.ErrOrStderr(), what, now)
+			o.read, clear = cli.Progress(cmd.ErrOrStderr(), "parts of the catalog", now)
 			r, err := o.run(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr())
 			clear()
 			if err != nil {
@@ -102,7 +98,7 @@ func Command(now func() time.Time) *cobra.Command {
 	flags.StringArrayVarP(&o.policies, "policies", "p", nil,
 		`file or directory with policies, "-" for standard input; repeatable`)
 	o.kubeconfig.RegisterNamespace(cmd)
-	cli.OutputVar(cmd, &o.output, formatNames())
+	cli.OutputVar(cmd, &o.output, formats)
 	o.kubeconfig.Register(cmd)
 	return cmd
 }
@@ -132,7 +128,8 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stderr io.Writer) (*
 	if err != nil {
 		return nil, err
 	}
-	if r.Namespace, err = o.namespaceOf(state); err != nil {
+	r.Namespace = cmp.Or(state.Scope, o.kubeconfig.Overrides.Context.Namespace, metav1.NamespaceDefault)
+	if err := self.CheckNamespaces(r.Namespace); err != nil {
 		return nil, err
 	}
 	j := &judge{state: state, namespace: r.Namespace, now: o.now}
@@ -143,7 +140,7 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stderr io.Writer) (*
 	if r.Channel = sub.Spec.Channel; r.Catalog == "" {
 		r.Catalog = "CatalogSource " + j.catalog.Namespace + "/" + j.catalog.Name
 	}
-	if j.catalogPackage, err = o.readCatalog(ctx, j.catalog); err != nil {
+	if j.catalogPackage, err = o.readCatalog(ctx, state, j.catalog); err != nil {
 		return nil, fmt.Errorf("read catalog %s: %w", text.Quote(r.Catalog), err)
 	}
 	from, err := j.installed(ctx, cmp.Or(o.from, sub.Status.InstalledCSV))
@@ -166,14 +163,10 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stderr io.Writer) (*
 
 // readState reads the cluster, and policies in files.
 func (o *options) readState(ctx context.Context, r *Result, stdin io.Reader, stderr io.Writer) (*cluster.State, error) {
-	unit := &manifests.Unit{}
-	if len(o.policies) > 0 {
-		var err error
-		unit, err = manifests.Read(o.policies, stdin, stderr,
-			manifests.Options{Namespace: o.kubeconfig.Overrides.Context.Namespace})
-		if err != nil {
-			return nil, err
-		}
+	unit, err := manifests.Read(o.policies, stdin, stderr,
+		manifests.Options{Namespace: o.kubeconfig.Overrides.Context.Namespace})
+	if err != nil {
+		return nil, err
 	}
 	if o.offline() {
 		return cluster.FromFiles(unit, facts.Cluster{}), nil
@@ -184,23 +177,6 @@ func (o *options) readState(ctx context.Context, r *Result, stdin io.Reader, std
 	}
 	r.Notes = append(r.Notes, state.Notes...)
 	return state.With(unit.Stored()...), nil
-}
-
-// namespaceOf returns the namespace of the command line or the context, else the only one of a policy of the package.
-func (o *options) namespaceOf(state *cluster.State) (string, error) {
-	if name := cmp.Or(state.Scope, o.kubeconfig.Overrides.Context.Namespace); name != "" {
-		return name, self.CheckNamespaces(name)
-	}
-	var names []string
-	for ns := range state.Snapshot.All() {
-		if len(ns.Governing(o.pkg)) > 0 {
-			names = append(names, ns.Name())
-		}
-	}
-	if len(names) > 1 {
-		return "", self.Usage("package %s is in namespaces %s: name one with -n", text.Name(o.pkg), text.Names(names, maxNamed))
-	}
-	return cmp.Or(strings.Join(names, ""), metav1.NamespaceDefault), nil
 }
 
 // subscribe sets the Subscription to the package, or one by the command line and the policies, and the catalog.
@@ -215,7 +191,8 @@ func (o *options) subscribe(ctx context.Context, j *judge, r *Result) (*olm.Subs
 	case len(found) == 1:
 		sub = *found[0]
 	case o.offline() && len(governing) == 0:
-		r.Notes = append(r.Notes, "no OperatorPolicy in the input governs package "+text.Name(o.pkg)+"; name some with -p")
+		r.Notes = append(r.Notes, "no OperatorPolicy in the input governs package "+text.Name(o.pkg)+" in namespace "+
+			j.namespace+": name some with -p, and another namespace with -n")
 	case o.from == "":
 		r.Notes = append(r.Notes, "namespace "+j.namespace+" has no Subscription to package "+text.Name(o.pkg)+
 			": this is the path of a first installation")
@@ -231,40 +208,38 @@ func (o *options) subscribe(ctx context.Context, j *judge, r *Result) (*olm.Subs
 		Name: cmp.Or(sub.Spec.Source, policy.Catalog.Name)}
 	if name := sub.Metadata.Name; name != "" {
 		raw, err := j.state.Get(ctx, snapshot.Subscriptions, types.NamespacedName{Namespace: j.namespace, Name: name})
-		if err != nil || raw != nil {
-			return &sub, cmp.Or(err, json.Unmarshal(raw, &j.subscription))
-		}
+		return &sub, cmp.Or(err, json.Unmarshal(raw, &j.subscription))
 	}
 	j.subscription = map[string]any{"apiVersion": olm.SubscriptionGVK.GroupVersion().String(), "kind": olm.KindSubscription,
-		"metadata": j.metadata(cmp.Or(sub.Metadata.Name, o.pkg)),
+		"metadata": j.metadata(o.pkg),
 		"spec": map[string]any{"name": o.pkg, "channel": sub.Spec.Channel, "source": j.catalog.Name,
 			"sourceNamespace": j.catalog.Namespace, "installPlanApproval": olm.ApprovalManual}}
 	return &sub, nil
 }
 
 // readCatalog reads the package.
-func (o *options) readCatalog(ctx context.Context, from olm.Catalog) (*catalogPackage, error) {
+func (o *options) readCatalog(ctx context.Context, state *cluster.State, from olm.Catalog) (*catalogPackage, error) {
 	if o.catalog != "" {
 		return readFiles(ctx, o.catalog, o.pkg, o.read)
 	}
 	if from.Namespace == "" || from.Name == "" {
 		return nil, self.Usage("the catalog is not known: name one with --catalog")
 	}
-	reader, err := cluster.Connect(o.kubeconfig)
+	raw, err := state.Get(ctx, snapshot.CatalogSources, types.NamespacedName(from))
+	if err != nil || raw == nil {
+		return nil, cmp.Or(err, errors.New("it does not exist"))
+	}
+	source, err := olm.Decode[olm.CatalogSource](raw)
 	if err != nil {
 		return nil, err
 	}
-	source, err := reader.Catalog(ctx, types.NamespacedName(from))
-	if err != nil {
-		return nil, err
-	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	address := source.Spec.Address
 	if address == "" {
-		var stop func()
-		if address, stop, err = forward(ctx, reader.Config(), from); err != nil {
+		if address, err = forward(ctx, state.Config(), from); err != nil {
 			return nil, err
 		}
-		defer stop()
 	}
 	return readServed(ctx, address, o.pkg, o.read)
 }

@@ -24,7 +24,6 @@ import (
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/change"
 	"github.com/opgate/opgate/rules/state"
-	"github.com/opgate/opgate/rules/verdict"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/snapshot/contents"
 )
@@ -39,13 +38,13 @@ type step struct {
 	Edge      string `json:"edge"`
 	SkipRange string `json:"skipRange,omitempty"`
 	// Plan is an InstallPlan that waits for it, as namespace/name.
-	Plan        string           `json:"plan,omitempty"`
-	Decision    string           `json:"decision"`
-	Disposition string           `json:"disposition"`
-	By          []string         `json:"by"`
-	Reasons     []inspect.Reason `json:"reasons"`
-	Warnings    []string         `json:"warnings"`
-	Deprecated  []deprecation    `json:"deprecated"`
+	Plan     string `json:"plan,omitempty"`
+	Decision string `json:"decision"`
+	// Operator has what the decision comes from.
+	Operator   inspect.Operator `json:"operator"`
+	Reasons    []inspect.Reason `json:"reasons"`
+	Warnings   []string         `json:"warnings"`
+	Deprecated []deprecation    `json:"deprecated"`
 	// Image is the bundle image; "" if there is none.
 	Image string `json:"image"`
 	// MinKubeVersion and MaxOpenShiftVersion are "" if the catalog has none.
@@ -55,9 +54,6 @@ type step struct {
 	Changes     []change.Difference `json:"changes"`
 	Digest      string              `json:"digest"`
 	NotCompared string              `json:"notCompared,omitempty"`
-
-	// because names what an allowed one comes from.
-	because string
 }
 
 // deprecation is a message of a catalog on a version, its channel or its package.
@@ -146,8 +142,7 @@ func isMade(plan *olm.InstallPlan) bool { return strings.HasPrefix(plan.Metadata
 // judge judges a step.
 func (j *judge) judge(ctx context.Context, s *step) error {
 	b := j.bundle(s.CSV)
-	s.Image, s.Disposition, s.By, s.Warnings = b.Image, verdict.Ungoverned.String(), []string{}, []string{}
-	s.Deprecated, s.Changes = []deprecation{}, []change.Difference{}
+	s.Image, s.Deprecated, s.Changes = b.Image, []deprecation{}, []change.Difference{}
 	s.MinKubeVersion, s.MaxOpenShiftVersion = j.platforms(b)
 	d, _ := j.Deprecations(s.CSV, []string{s.Channel})
 	for _, of := range []deprecation{{"version", d.Version}, {"channel", d.Channel}, {"package", d.Package}} {
@@ -168,12 +163,10 @@ func (j *judge) judge(ctx context.Context, s *step) error {
 	}
 	answer := (&inspect.Cluster{Snapshot: at, Now: j.now}).JudgePlan(plan)
 	s.Decision, s.Reasons = answer.Decision.String(), inspect.Reasons(answer.Reasons)
-	for _, w := range inspect.Warnings(&answer.Verdict) {
-		s.Warnings = append(s.Warnings, w.Message)
-	}
+	s.Warnings = inspect.WarningTexts(&answer.Verdict)
 	for _, o := range answer.Operators {
 		if o.CSV == s.CSV {
-			s.Disposition, s.By, s.because = o.Disposition, append(s.By, o.By...), o.Because()
+			s.Operator = o
 		}
 	}
 	switch set := changes.ByCSV[s.CSV]; {
@@ -230,13 +223,10 @@ func (j *judge) waiting(at *snapshot.Snapshot, csv string) *olm.InstallPlan {
 
 // csv returns the ClusterServiceVersion of a version, as far as others are judged by it.
 func (j *judge) csv(name string) map[string]any {
-	made, version := j.metadata(name), ""
-	if v := j.stated(name).version; v != nil {
-		version = v.String()
-	}
+	made := j.metadata(name)
 	metav1.SetMetaDataAnnotation(&made, metakey.Properties, propertiesOf(j.bundle(name)))
 	return map[string]any{"apiVersion": olm.ClusterServiceVersionGVK.GroupVersion().String(),
-		"kind": olm.KindClusterServiceVersion, "metadata": made, "spec": map[string]any{"version": version}}
+		"kind": olm.KindClusterServiceVersion, "metadata": made, "spec": map[string]any{}}
 }
 
 // plan returns the InstallPlan that OLM makes for a version, before it has unpacked the bundle.

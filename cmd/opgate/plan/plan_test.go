@@ -103,7 +103,7 @@ func TestContents(t *testing.T) {
 			var r Result
 			plan := func(more string) {
 				r = Result{}
-				args := []string{"etcd", "--catalog", catalog, "--from", "etcd.v1", "-o", "json", "-p", file(t, "policy.yaml", policy(more))}
+				args := []string{"etcd", "-n", "shop", "--catalog", catalog, "--from", "etcd.v1", "-o", "json", "-p", file(t, "policy.yaml", policy(more))}
 				if err := json.Unmarshal([]byte(run(t, args...)), &r); err != nil || len(r.Steps) != 1 {
 					t.Fatalf("%v, %d steps, want 1", err, len(r.Steps))
 				}
@@ -133,7 +133,7 @@ func TestDigest(t *testing.T) {
 	catalog := writeCatalog(t, withContents("quay.io/example/etcd@"+digest))
 	for listed, want := range map[string]string{digest: "Allow", "sha256:" + strings.Repeat("b", 64): "Deny"} {
 		var r Result
-		args := []string{"etcd", "--catalog", catalog, "--from", "etcd.v1", "-o", "json",
+		args := []string{"etcd", "-n", "shop", "--catalog", catalog, "--from", "etcd.v1", "-o", "json",
 			"-p", file(t, "policy.yaml", policy("versions: [etcd.v1, etcd.v2@"+listed+"],"))}
 		if err := json.Unmarshal([]byte(run(t, args...)), &r); err != nil || len(r.Steps) != 1 || r.Steps[0].Decision != want {
 			t.Errorf("with %s: %v, %+v, want %s", listed, err, r.Steps, want)
@@ -144,7 +144,7 @@ func TestDigest(t *testing.T) {
 // TestPathPicture draws a path with every mark, and compares it with the picture of the README.
 func TestPathPicture(t *testing.T) {
 	t.Chdir("testdata/picture")
-	args := []string{"etcd", "--catalog", "catalog", "--from", "etcdoperator.v0.9.2", "-p", "policies"}
+	args := []string{"etcd", "-n", "shop", "--catalog", "catalog", "--from", "etcdoperator.v0.9.2", "-p", "policies"}
 	got := run(t, append(args, "-o", "svg")...)
 	if err := xml.Unmarshal([]byte(got), new(struct{})); err != nil {
 		t.Fatalf("the picture is not XML: %v", err)
@@ -331,15 +331,14 @@ func TestForward(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	config, source := &rest.Config{Host: server.URL}, olm.Catalog{Namespace: "olm", Name: "community"}
-	if _, _, err := forward(t.Context(), config, source); err == nil || !strings.Contains(err.Error(), "no pod that is ready") {
+	if _, err := forward(t.Context(), config, source); err == nil || !strings.Contains(err.Error(), "no pod that is ready") {
 		t.Errorf("without a ready pod: %v", err)
 	}
 	state = corev1.ConditionTrue
-	local, stop, err := forward(t.Context(), config, source)
+	local, err := forward(t.Context(), config, source)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stop()
 	o, err := readServed(t.Context(), local, "etcd", nil)
 	if err != nil || len(o.channels[0].Bundles) != 2 {
 		t.Errorf("%v, the catalog has not 2 bundles", err)

@@ -20,6 +20,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/model"
@@ -166,25 +167,19 @@ func write(root *os.Root, name string, content io.Reader) error {
 	return cmp.Or(err, file.Close())
 }
 
-// firstImage returns the first image of an OCI layout. A catalog is the same for all platforms.
+// firstImage returns the first image of an OCI layout. A catalog is the same for all platforms, and an attestation comes
+// after the image that it is of.
 func firstImage(index v1.ImageIndex) (v1.Image, error) {
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		return nil, err
-	}
-	for _, d := range manifest.Manifests {
-		switch {
-		case d.MediaType.IsIndex():
-			inner, err := index.ImageIndex(d.Digest)
-			if err != nil {
-				return nil, err
-			}
-			return firstImage(inner)
-		case d.MediaType.IsImage() && (d.Platform == nil || d.Platform.OS != "unknown"): // which is an attestation
-			return index.Image(d.Digest)
+	manifests, err := partial.Manifests(index)
+	for _, of := range manifests {
+		switch of := of.(type) {
+		case v1.ImageIndex:
+			return firstImage(of)
+		case v1.Image:
+			return of, nil
 		}
 	}
-	return nil, errors.New("the OCI layout has no image")
+	return nil, cmp.Or(err, errors.New("the OCI layout has no image"))
 }
 
 // readServed reads a package of a catalog that is served by gRPC.
@@ -201,10 +196,10 @@ func readServed(ctx context.Context, address, pkg string, read func(bundles int)
 		return nil, fmt.Errorf("get package %s: %w", text.Name(pkg), err)
 	}
 	p := &model.Package{Name: pkg, DefaultChannel: &model.Channel{Name: content.DefaultChannelName},
-		Deprecation: deprecated(content.Deprecation), Channels: map[string]*model.Channel{}}
+		Deprecation: &model.Deprecation{Message: content.Deprecation.GetMessage()}, Channels: map[string]*model.Channel{}}
 	for _, c := range content.Channels {
-		p.Channels[c.Name] = &model.Channel{Name: c.Name, Deprecation: deprecated(c.Deprecation),
-			Bundles: map[string]*model.Bundle{}}
+		p.Channels[c.Name] = &model.Channel{Name: c.Name, Bundles: map[string]*model.Bundle{},
+			Deprecation: &model.Deprecation{Message: c.Deprecation.GetMessage()}}
 	}
 	// Bundles that are asked for one by one have no edges.
 	all, err := client.ListBundles(ctx, &api.ListBundlesRequest{})
@@ -238,67 +233,57 @@ func served(b *api.Bundle) (*model.Bundle, error) {
 		return nil, fmt.Errorf("bundle %s: %w", text.Name(b.CsvName), err)
 	}
 	bundle.Properties = append(bundle.Properties, property.MustBuildCSVMetadata(csv))
-	bundle.Deprecation = deprecated(b.Deprecation)
+	bundle.Deprecation = &model.Deprecation{Message: b.Deprecation.GetMessage()}
 	return bundle, nil
 }
 
-func deprecated(d *api.Deprecation) *model.Deprecation {
-	if d == nil {
-		return nil
-	}
-	return &model.Deprecation{Message: d.Message}
-}
-
-// forward makes the port of a pod of a catalog one of this machine, as kubectl port-forward does, until stop is called.
-// The user needs the rights to list pods and to create pods/portforward in the namespace of the catalog.
-func forward(ctx context.Context, config *rest.Config, source olm.Catalog) (address string, stop func(), err error) {
+// forward makes the port of a pod of a catalog one of this machine, as kubectl port-forward does, until ctx is done. The
+// user needs the rights to list pods and to create pods/portforward in the namespace of the catalog.
+func forward(ctx context.Context, config *rest.Config, source olm.Catalog) (address string, err error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	pods, err := client.CoreV1().Pods(source.Namespace).List(ctx, metav1.ListOptions{LabelSelector: metakey.CatalogSource + "=" + source.Name})
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	i := slices.IndexFunc(pods.Items, ready)
 	if i < 0 {
-		return "", nil, errors.New("it has no pod that is ready")
+		return "", errors.New("it has no pod that is ready")
 	}
 	url := client.CoreV1().RESTClient().Post().Resource("pods").Namespace(source.Namespace).Name(pods.Items[i].Name).
 		SubResource("portforward").URL()
 	transport, upgrader, err := spdy.RoundTripperFor(config)
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	tunnel, err := portforward.NewSPDYOverWebsocketDialer(url, config)
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	dialer := portforward.NewFallbackDialer(tunnel,
 		spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url),
 		func(err error) bool { return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err) })
-	stopped, open, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{"0:" + podPort}, stopped, open,
+	open, ended := make(chan struct{}), make(chan error, 1)
+	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{"0:" + podPort}, ctx.Done(), open,
 		io.Discard, io.Discard)
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	go func() { ended <- forwarder.ForwardPorts() }()
-	stop = func() { close(stopped) }
 	select {
 	case <-open:
 	case <-ctx.Done():
-		stop()
-		return "", nil, ctx.Err()
+		return "", ctx.Err()
 	case err := <-ended:
-		return "", nil, fmt.Errorf("forward a port of pod %s: %w", pods.Items[i].Name, err)
+		return "", fmt.Errorf("forward a port of pod %s: %w", pods.Items[i].Name, err)
 	}
 	ports, err := forwarder.GetPorts()
 	if err != nil {
-		stop()
-		return "", nil, err
+		return "", err
 	}
-	return "127.0.0.1:" + strconv.Itoa(int(ports[0].Local)), stop, nil
+	return "127.0.0.1:" + strconv.Itoa(int(ports[0].Local)), nil
 }
 
 func ready(pod corev1.Pod) bool {

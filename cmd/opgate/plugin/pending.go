@@ -176,7 +176,7 @@ func pendingPlans(state *cluster.State, now time.Time) []pendingPlan {
 			p := pendingPlan{Namespace: ns.Name(), Name: plan.Metadata.Name, Outdated: !ns.IsCurrent(plan),
 				Decision: found.Decision.String(), Operators: append([]inspect.Operator{}, found.Operators...),
 				Reasons:  inspect.Reasons(found.Reasons),
-				Warnings: warningsOf(&found.Verdict), Notes: []string{}}
+				Warnings: inspect.WarningTexts(&found.Verdict), Notes: []string{}}
 			if found.Decision == verdict.Allow {
 				p.Approver, p.Notes = c.Approver(plan)
 			}
@@ -192,14 +192,6 @@ func pendingPlans(state *cluster.State, now time.Time) []pendingPlan {
 func created(plan *olm.InstallPlan) time.Time {
 	t, _ := time.Parse(time.RFC3339, plan.Metadata.CreationTimestamp)
 	return t
-}
-
-func warningsOf(v *verdict.Verdict) []string {
-	warnings := []string{}
-	for _, w := range inspect.Warnings(v) {
-		warnings = append(warnings, w.Message)
-	}
-	return warnings
 }
 
 const (

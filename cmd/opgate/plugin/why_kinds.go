@@ -63,7 +63,7 @@ func (q *question) judge(ctx context.Context) (*answer, error) {
 	}
 	a := &answer{Object: found.Object, Decision: found.Decision.String(), decision: found.Decision,
 		Operators: append([]inspect.Operator{}, found.Operators...),
-		Reasons:   inspect.Reasons(found.Reasons), Edits: []inspect.Edit{}, Warnings: warningsOf(&found.Verdict),
+		Reasons:   inspect.Reasons(found.Reasons), Edits: []inspect.Edit{}, Warnings: inspect.WarningTexts(&found.Verdict),
 		Notes: append([]string{}, found.Notes...)}
 	a.Notes = append(a.Notes, next...)
 	if found.Plan == nil {

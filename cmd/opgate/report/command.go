@@ -5,7 +5,6 @@ package report
 import (
 	"context"
 	"io"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -89,7 +88,7 @@ func Command(now func() time.Time) *cobra.Command {
 	cli.FilesVar(flags, &o.files)
 	flags.StringArrayVar(&o.contexts, "context", nil, "kubeconfig context of a cluster; repeatable (default: the current one)")
 	o.kubeconfig.RegisterNamespace(cmd)
-	cli.OutputVar(cmd, &o.output, formatNames())
+	cli.OutputVar(cmd, &o.output, formats)
 	o.kubeconfig.Register(cmd)
 	return cmd
 }
@@ -99,12 +98,10 @@ var formats = map[string]func(io.Writer, *report) error{
 	"text": printText, "html": printPage, "json": func(out io.Writer, r *report) error { return cli.JSON(out, r) },
 }
 
-func formatNames() []string { return slices.Sorted(maps.Keys(formats)) }
-
 // clusters returns a cluster for each file, or each context, in the order of the command line.
 func (o *options) clusters() (all []*reported) {
 	add := func(name string) *reported {
-		all = append(all, &reported{Name: name, Input: cluster.Input{Kubeconfig: o.kubeconfig, All: o.namespace() == ""}})
+		all = append(all, &reported{Name: name, Input: cluster.Input{Kubeconfig: o.kubeconfig, All: o.kubeconfig.Overrides.Context.Namespace == ""}})
 		return all[len(all)-1]
 	}
 	for _, file := range o.files {
@@ -123,9 +120,6 @@ func (o *options) clusters() (all []*reported) {
 	return all
 }
 
-// namespace is that of -n; "" for all.
-func (o *options) namespace() string { return o.kubeconfig.Overrides.Context.Namespace }
-
 // read reads the clusters; one that cannot be read has an error.
 func (o *options) read(ctx context.Context, stdin io.Reader, stderr io.Writer, now time.Time) *report {
 	r := &report{Generated: now, Clusters: o.clusters(), Operators: []*operator{}}
@@ -140,7 +134,7 @@ func (o *options) read(ctx context.Context, stdin io.Reader, stderr io.Writer, n
 			c.Error = err.Error()
 			return
 		}
-		c.Notes, found[i] = state.Notes, operators(state.Snapshot, c.Name, o.namespace(), now)
+		c.Notes, found[i] = state.Notes, operators(state, c.Name, now)
 	})
 	r.Operators = append(r.Operators, slices.Concat(found...)...)
 	return r

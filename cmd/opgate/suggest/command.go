@@ -4,6 +4,7 @@ package suggest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -136,7 +137,7 @@ func (o *options) steps(ctx context.Context, now time.Time, stdin io.Reader, std
 func Write(
 	names []string, state *snapshot.Snapshot, plan types.NamespacedName, now time.Time, stderr io.Writer,
 ) error {
-	steps := slices.DeleteFunc(waiting(state, now), func(s step) bool { return s.source != sourceOf(plan) })
+	steps := slices.DeleteFunc(waiting(state, now), func(s step) bool { return s.Source != sourceOf(plan) })
 	return self.Failed((&options{write: true}).run(names, steps, nil, stderr))
 }
 
@@ -151,9 +152,8 @@ func (o *options) run(names []string, steps []step, stdout, stderr io.Writer) er
 		done = "written: "
 	}
 	for _, s := range found.steps {
-		fmt.Fprintln(stderr, done+s.title()+": "+strings.Join(s.changes, "; "))
-		_, remaining := s.split(o.acceptChanges)
-		for _, why := range remaining {
+		fmt.Fprintln(stderr, done+s.Title()+": "+strings.Join(s.Changes, "; "))
+		for _, why := range s.Remaining {
 			fmt.Fprintln(stderr, "  still held: "+why)
 		}
 	}
@@ -176,7 +176,8 @@ func (o *options) run(names []string, steps []step, stdout, stderr io.Writer) er
 		}
 	}
 	if o.body != "" && len(found.steps) > 0 {
-		if err := os.WriteFile(o.body, []byte(found.text(o.acceptChanges)), 0o600); err != nil {
+		var written bytes.Buffer
+		if err := cmp.Or(body.Execute(&written, found.steps), os.WriteFile(o.body, written.Bytes(), 0o600)); err != nil {
 			return err
 		}
 	}

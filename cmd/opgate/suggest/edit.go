@@ -28,16 +28,16 @@ func listVersions(at *policy, s *step) (change string, err error) {
 	listed := operatorpolicy.SplitVersions(at.Spec.Versions)
 	bound := !slices.ContainsFunc(listed, func(name string) bool { return !strings.Contains(name, "@") })
 	var added []string
-	for _, v := range s.versions {
-		withDigest := v.csv + "@" + v.digest
+	for _, v := range s.Versions {
+		withDigest := v.CSV + "@" + v.Digest
 		switch {
-		case slices.Contains(listed, v.csv), slices.Contains(listed, withDigest), v.csv == at.Spec.Subscription.StartingCSV:
-		case bound && v.digest == "":
-			return "", fmt.Errorf("has names with digests, and that of %s is not known", text.Name(v.csv))
+		case slices.Contains(listed, v.CSV), slices.Contains(listed, withDigest), v.CSV == at.Spec.Subscription.StartingCSV:
+		case bound && v.Digest == "":
+			return "", fmt.Errorf("has names with digests, and that of %s is not known", text.Name(v.CSV))
 		case bound:
 			added = append(added, withDigest)
 		default:
-			added = append(added, v.csv)
+			added = append(added, v.CSV)
 		}
 	}
 	return at.addTo(added, "versions")
@@ -68,12 +68,12 @@ func widenRange(at *policy, s *step) (change string, err error) {
 		return "", err
 	}
 	added := ""
-	for _, v := range s.versions {
+	for _, v := range s.Versions {
 		in, err := allowed.Contains(v.version)
 		switch {
-		case v.csv == at.Spec.Subscription.StartingCSV:
+		case v.CSV == at.Spec.Subscription.StartingCSV:
 		case err != nil:
-			return "", fmt.Errorf("cannot be compared with %s: %w", text.Name(v.csv), err)
+			return "", fmt.Errorf("cannot be compared with %s: %w", text.Name(v.CSV), err)
 		case !in:
 			added += alternative(v.version)
 		}
@@ -109,17 +109,11 @@ func (p *policy) addTo(texts []string, path ...string) (change string, err error
 	if err != nil {
 		return "", err
 	}
-	if list.Kind != yaml.SequenceNode || len(list.Content) == 0 {
-		return "", errPlace
-	}
 	last := list.Content[len(list.Content)-1]
 	begin, isFlow := p.position(last), list.Style&yaml.FlowStyle != 0
 	between := ", "
 	if !isFlow {
 		between = p.lineEnd(begin) + strings.Repeat(" ", list.Column-1) + "- "
-		if before := string(p.after[max(begin-last.Column+1, 0):begin]); strings.Trim(before, " ") == "-" {
-			between = p.lineEnd(begin) + before
-		}
 	}
 	added := ""
 	for _, text := range texts {

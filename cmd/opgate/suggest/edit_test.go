@@ -24,14 +24,14 @@ spec:
 
 // next is the upgrade that all files get, newer one with two versions.
 var (
-	next = step{namespace: "shop", pkg: "etcd", from: "etcd.v0.9.2", source: "installplan shop/install-x7",
-		versions: []version{{"etcd.v0.9.4", "0.9.4", "sha256:" + strings.Repeat("a", 64)}},
+	next = step{namespace: "shop", pkg: "etcd", from: "etcd.v0.9.2", Source: "installplan shop/install-x7",
+		Versions: []version{{"etcd.v0.9.4", "0.9.4", "sha256:" + strings.Repeat("a", 64)}},
 		reasons: []verdict.Reason{{Rule: bundle.RuleConsent, Source: "OperatorPolicy policies/etcd",
 			Digest: "sha256:" + strings.Repeat("c", 64), Message: "it changes webhooks"}}}
-	newer = step{reasons: []verdict.Reason{{Rule: bundle.RuleVersion, Source: "OperatorPolicy policies/etcd"}}, namespace: "shop", pkg: "etcd", from: "etcd.v0.9.2", source: "catalog",
-		versions: []version{{"etcd.v0.9.3", "0.9.3", ""}, {"etcd.v0.9.4", "0.9.4", ""}}}
-	suffixed = step{namespace: "shop", pkg: "etcd", from: "etcd.v0.9.2", source: "catalog",
-		versions: []version{{"etcd.v0.9.4", "0.9.4-next", ""}}}
+	newer = step{reasons: []verdict.Reason{{Rule: bundle.RuleVersion, Source: "OperatorPolicy policies/etcd"}}, namespace: "shop", pkg: "etcd", from: "etcd.v0.9.2", Source: "catalog",
+		Versions: []version{{"etcd.v0.9.3", "0.9.3", ""}, {"etcd.v0.9.4", "0.9.4", ""}}}
+	suffixed = step{namespace: "shop", pkg: "etcd", from: "etcd.v0.9.2", Source: "catalog",
+		Versions: []version{{"etcd.v0.9.4", "0.9.4-next", ""}}}
 )
 
 // edited are files with what is inserted between « and »: all other bytes stay. One without is not changed.
@@ -48,7 +48,8 @@ var edited = []struct {
 	{name: "no line end at the end", text: head + "  versions:\n    - etcd.v0.9.2«\n    - etcd.v0.9.4»"},
 	{name: "comments and blank lines", text: head +
 		"\n  # reviewed\n  versions:\n\n    # first\n    - etcd.v0.9.2   # since May«\n    - etcd.v0.9.4»\n    # - etcd.v0.9.3\n\n  # end\n  deletion: Deny\n\n"},
-	{name: "several spaces behind the dash", text: head + "  versions:\n    -   etcd.v0.9.2«\n    -   etcd.v0.9.4»\n"},
+	{name: "several spaces behind the dash", text: head + "  versions:\n    -   etcd.v0.9.2«\n    - etcd.v0.9.4»\n"},
+	{name: "a line for the dash", text: head + "  versions:\n    -\n      etcd.v0.9.2«\n    - etcd.v0.9.4»\n"},
 	{name: "single quotes", text: head + "  versions:\n    - 'etcd.v0.9.2'«\n    - 'etcd.v0.9.4'»\n"},
 	{name: "double quotes", text: head + "  versions:\n    - \"etcd.v0.9.2\" # \"a\"«\n    - \"etcd.v0.9.4\"»\n"},
 	{name: "anchored element", text: head + "  versions:\n    - &first etcd.v0.9.2«\n    - etcd.v0.9.4»\n  urgent: [*first]\n"},

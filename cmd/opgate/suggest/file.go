@@ -2,7 +2,6 @@ package suggest
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/cmd/opgate/manifests"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/verdict"
 )
 
 // file is a file that may have policies.
@@ -44,11 +44,14 @@ type policy struct {
 type written struct {
 	Metadata struct{ Namespace, Name string }
 	Spec     struct {
-		ComplianceType string
-		Subscription   struct{ Name, Namespace, StartingCSV string }
-		Versions       []string
-		VersionRange   string
-		Consent        struct{ Accepted []string }
+		ComplianceType string `yaml:"complianceType"`
+		Subscription   struct {
+			Name, Namespace string
+			StartingCSV     string `yaml:"startingCSV"`
+		}
+		Versions     []string
+		VersionRange string `yaml:"versionRange"`
+		Consent      struct{ Accepted []string }
 	}
 }
 
@@ -67,12 +70,7 @@ func (p *policy) isPatch() bool { return p.Spec.Subscription.Name == "" }
 // governs reports whether it governs a step; a patch does if the policy of its name decides on it.
 func (p *policy) governs(s *step) bool {
 	if p.isPatch() {
-		for _, r := range s.reasons {
-			if p.isNamed(policyOf(r)) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(s.reasons, func(r verdict.Reason) bool { return p.isNamed(policyOf(r)) })
 	}
 	return p.Spec.Subscription.Name == s.pkg && p.Spec.Subscription.Namespace == s.namespace &&
 		p.Spec.ComplianceType != string(policyv1beta2.MustNotHave)
@@ -102,9 +100,6 @@ func readFiles(names []string) (files []*file, err error) {
 	return files, nil
 }
 
-// marksGenerated are words of files that a program writes again.
-var marksGenerated = []string{"DO NOT EDIT", "Code generated"}
-
 // readFile reads a file, and finds the policies in it.
 func readFile(name string) (*file, error) {
 	info, err := os.Stat(name)
@@ -120,7 +115,7 @@ func readFile(name string) (*file, error) {
 		return f, err
 	}
 	head, _, _ := bytes.Cut(data, []byte("\nkind:"))
-	if slices.ContainsFunc(marksGenerated, func(mark string) bool { return bytes.Contains(head, []byte(mark)) }) {
+	if bytes.Contains(head, []byte("DO NOT EDIT")) || bytes.Contains(head, []byte("Code generated")) { // it is written again
 		f.fault("in a generated file cannot be edited in place: edit what it is generated from")
 		return f, nil
 	}
@@ -169,13 +164,7 @@ func (f *file) find(n *yaml.Node, anchored bool) {
 		return // a reference
 	}
 	found.anchored = anchored || found.spec.Anchor != ""
-	var content any
-	err := n.Decode(&content)
-	raw, _ := json.Marshal(content) // what cannot be encoded is not read
-	if err == nil {
-		err = json.Unmarshal(raw, &found.written) // as the API server names the fields
-	}
-	if err != nil {
+	if err := n.Decode(&found.written); err != nil {
 		f.fault(fmt.Sprintf("on line %d cannot be read: %s", n.Line, text.Escape(err.Error())))
 		return
 	}

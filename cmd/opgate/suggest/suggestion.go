@@ -1,12 +1,151 @@
 package suggest
 
 import (
+	_ "embed"
+	"encoding/json"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
+	"text/template"
+	"time"
 
+	"github.com/blang/semver/v4"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/opgate/opgate/cmd/opgate/cli"
+	"github.com/opgate/opgate/cmd/opgate/inspect"
+	"github.com/opgate/opgate/cmd/opgate/manifests"
+	"github.com/opgate/opgate/cmd/opgate/plan"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
+	"github.com/opgate/opgate/rules/carrier"
+	"github.com/opgate/opgate/rules/verdict"
+	"github.com/opgate/opgate/snapshot"
 )
+
+// version is a version of an operator. What is not known is empty.
+type version struct{ CSV, version, Digest string }
+
+// isNoName reports whether it cannot be written into a policy: plans may name anything.
+func (v version) isNoName() bool { return len(validation.IsDNS1123Subdomain(v.CSV)) > 0 }
+
+// step is an upgrade, or a first installation, that is not installed yet.
+type step struct {
+	namespace, pkg string
+	// from is what is installed; empty for a first installation.
+	from string
+	// Versions are those that are installed one after the other, the last one is where it leads.
+	Versions []version
+	// Source is where it was found.
+	Source string
+	// reasons are what holds it.
+	reasons []verdict.Reason
+
+	// Changes are the fields that are edited, where each is written, and what is added to it.
+	Changes []string
+	// Accepted are the messages of changes that the edit accepts, Remaining those of what holds the step also with it.
+	Accepted, Remaining []string
+}
+
+func (s *step) to() string { return s.Versions[len(s.Versions)-1].CSV }
+
+// waiting returns the steps of the plans that wait for approval.
+func waiting(state *snapshot.Snapshot, now time.Time) (steps []step) {
+	c := &inspect.Cluster{Snapshot: state, Now: now}
+	for ns := range state.All() {
+		for _, plan := range ns.Plans() {
+			if !ns.Waits(plan) {
+				continue
+			}
+			source := sourceOf(types.NamespacedName{Namespace: ns.Name(), Name: plan.Metadata.Name})
+			judged := c.JudgePlan(plan)
+			for _, r := range carrier.Replacements(ns, plan) {
+				steps = append(steps, step{namespace: ns.Name(), pkg: r.Package, from: r.From, Source: source,
+					Versions: []version{{r.CSV, r.Version, plan.BundleDigest(r.CSV)}}, reasons: judged.ReasonsOf(r.CSV)})
+			}
+		}
+	}
+	return steps
+}
+
+func sourceOf(plan types.NamespacedName) string { return "installplan " + plan.String() }
+
+// isVersion reports whether a reason is that a policy does not allow the version.
+func isVersion(r verdict.Reason) bool {
+	return r.Rule == bundle.RuleVersion || r.Rule == bundle.RuleVersionRange
+}
+
+// policyOf returns the OperatorPolicy that a reason is of, by namespace/name; "" for another source.
+func policyOf(r verdict.Reason) string {
+	key, ok := strings.CutPrefix(r.Source, verdict.KindOperatorPolicy+" ")
+	if !ok {
+		return ""
+	}
+	return key
+}
+
+// isConsent reports whether a reason is a change that a policy holds until its digest is accepted.
+func isConsent(r verdict.Reason) bool {
+	return r.Rule == bundle.RuleConsent && policyOf(r) != "" && olm.ValidDigest(r.Digest)
+}
+
+// Title names the upgrade.
+func (s *step) Title() string {
+	title := text.Name(s.pkg) + " in " + text.Name(s.namespace) + ", "
+	if s.from != "" {
+		title += text.Name(s.from) + " to "
+	}
+	return title + text.Name(s.to())
+}
+
+// The values of --to: how far a path is opened.
+const (
+	toNext   = "next"
+	toPatch  = "patch"
+	toNewest = "newest"
+)
+
+// readPath returns the step that opens a path as far as --to; none for a path that is at its end.
+func readPath(name string, stdin io.Reader, to string) ([]step, error) {
+	if name != cli.StandardInput {
+		file, err := os.Open(name) //nolint:gosec // a file that the user names
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close() //nolint:errcheck // it is only read
+		stdin = file
+	}
+	var p plan.Result
+	if json.NewDecoder(io.LimitReader(stdin, manifests.MaxInput)).Decode(&p) != nil || p.Package == "" || p.Namespace == "" {
+		return nil, fmt.Errorf("%s is no JSON of \"opgate plan\"", name)
+	}
+	s := step{namespace: p.Namespace, pkg: p.Package, from: p.Installed, Source: "the path of " + p.Package}
+	for _, hop := range p.Steps {
+		if to == toPatch && !samePatches(p.InstalledVersion, hop.Version) || to == toNext && len(s.Versions) > 0 {
+			break
+		}
+		s.Versions = append(s.Versions, version{hop.CSV, hop.Version, olm.ImageDigest(hop.Image)})
+		for _, r := range hop.Reasons {
+			s.reasons = append(s.reasons,
+				verdict.Reason{Rule: r.Rule, Source: r.Source, Message: r.Message, Digest: hop.Digest})
+		}
+	}
+	if len(s.Versions) == 0 {
+		return nil, nil
+	}
+	return []step{s}, nil
+}
+
+// samePatches reports whether two versions have the same major and minor numbers.
+func samePatches(a, b string) bool {
+	from, unread := semver.Parse(a)
+	to, err := semver.Parse(b)
+	return unread == nil && err == nil && from.Major == to.Major && from.Minor == to.Minor
+}
 
 // result is what is suggested for files.
 type result struct {
@@ -31,8 +170,8 @@ func suggest(names []string, steps []step, acceptChanges bool) (*result, error) 
 		if slices.ContainsFunc(steps[:i], func(o step) bool { return o.namespace == s.namespace && o.pkg == s.pkg }) {
 			continue
 		}
-		if fault := s.fault(); fault != "" {
-			r.faults = append(r.faults, s.source+": "+fault)
+		if i := slices.IndexFunc(s.Versions, version.isNoName); i >= 0 {
+			r.faults = append(r.faults, s.Source+": "+text.Quote(s.Versions[i].CSV)+" is no name of a ClusterServiceVersion")
 			continue
 		}
 		var policies []string
@@ -46,14 +185,22 @@ func suggest(names []string, steps []step, acceptChanges bool) (*result, error) 
 				func(name string) bool { return strings.HasSuffix(reason.Source, "/"+name) }) {
 				isElsewhere = true
 				r.warnings = append(r.warnings, fmt.Sprintf("warning: %s waits for %s in %s, which is not in the files",
-					text.Escape(s.source), text.Name(s.to().csv), reason.Source))
+					text.Escape(s.Source), text.Name(s.to()), reason.Source))
 			}
 		}
 		for _, name := range policies {
 			r.edit(name, s, acceptChanges)
 		}
-		if len(s.changes) > 0 {
+		if len(s.Changes) > 0 {
 			r.steps = append(r.steps, s)
+		}
+		for _, reason := range s.reasons {
+			switch {
+			case isConsent(reason) && acceptChanges:
+				s.Accepted = append(s.Accepted, text.Escape(reason.Message))
+			case !isVersion(reason):
+				s.Remaining = append(s.Remaining, text.Escape(reason.Message))
+			}
 		}
 	}
 	for _, f := range files {
@@ -89,7 +236,7 @@ func (r *result) edit(name string, s *step, acceptChanges bool) {
 			if change, err = e.edit(at, s); err != nil {
 				err = fmt.Errorf("%s: spec.%s %w", at.place(), e.field, err)
 			} else if change != "" {
-				s.changes = append(s.changes, at.place()+": "+change)
+				s.Changes = append(s.Changes, at.place()+": "+change)
 			}
 		}
 		if err != nil {
@@ -121,28 +268,8 @@ func (r *result) find(s *step, name, field string) (*policy, error) {
 	return found[0], nil
 }
 
-// text returns the text of a pull request, as Markdown. What catalogs have written is code in it.
-func (r *result) text(acceptChanges bool) string {
-	var b strings.Builder
-	for _, s := range r.steps {
-		fmt.Fprintf(&b, "### %s\n\n", s.title())
-		for _, change := range s.changes {
-			fmt.Fprintf(&b, "- %s\n", change)
-		}
-		fmt.Fprintf(&b, "- it lets %s pass\n", text.Escape(s.source))
-		for _, v := range s.versions {
-			if v.digest != "" {
-				fmt.Fprintf(&b, "- bundle image of %s: %s\n", text.Name(v.csv), v.digest)
-			}
-		}
-		accepted, remaining := s.split(acceptChanges)
-		for _, message := range accepted {
-			fmt.Fprintf(&b, "- accepted:\n\n      %s\n", message)
-		}
-		for _, message := range remaining {
-			fmt.Fprintf(&b, "- still held:\n\n      %s\n", message)
-		}
-		b.WriteString("\n")
-	}
-	return b.String()
-}
+//go:embed body.md.tmpl
+var bodyText string
+
+// body is the text of a pull request for steps, as Markdown. What catalogs have written is code in it.
+var body = template.Must(template.New("body").Funcs(template.FuncMap{"shown": text.Escape, "name": text.Name}).Parse(bodyText))

@@ -1,18 +1,26 @@
 package report
 
 import (
+	"cmp"
+	"embed"
+	"fmt"
+	html "html/template"
+	"io"
 	"slices"
+	"text/tabwriter"
+	"text/template"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/opgate/opgate/cmd/opgate/cluster"
 	"github.com/opgate/opgate/cmd/opgate/inspect"
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
-	"github.com/opgate/opgate/snapshot"
 )
 
 // report is what is printed.
@@ -59,11 +67,11 @@ type waiting struct {
 	Messages []string `json:"messages"`
 }
 
-// operators returns those of a cluster in one namespace or, with "", in all, by namespace.
-func operators(s *snapshot.Snapshot, name, namespace string, now time.Time) (all []*operator) {
-	c := &inspect.Cluster{Snapshot: s, Now: now}
-	for known := range s.All() {
-		if namespace != "" && known.Name() != namespace {
+// operators returns those of a cluster that were asked for, by namespace.
+func operators(s *cluster.State, name string, now time.Time) (all []*operator) {
+	c := &inspect.Cluster{Snapshot: s.Snapshot, Now: now}
+	for known := range c.All() {
+		if s.Scope != "" && known.Name() != s.Scope {
 			continue
 		}
 		ns := s.Namespace(known.Name())
@@ -137,3 +145,88 @@ func messages(a *inspect.Answer) []string {
 	}
 	return all
 }
+
+//go:embed page.html page.txt
+var files embed.FS
+
+// functions are those of the templates. What tenants wrote is escaped by all of them.
+var functions = template.FuncMap{
+	"shown": text.Escape,
+	"cell":  func(s string) string { return cmp.Or(text.Escape(s), "-") },
+	"names": func(names []string) string { return text.Join(names, maxNamed) },
+}
+
+// maxNamed bounds the names in a cell.
+const maxNamed = 5
+
+// page escapes everything for HTML, and characters that turn text around too; table is a table and what is wrong with each
+// operator.
+var (
+	page  = html.Must(html.New("page.html").Funcs(functions).ParseFS(files, "page.html"))
+	table = template.Must(template.New("page.txt").Funcs(functions).ParseFS(files, "page.txt"))
+)
+
+func printPage(out io.Writer, r *report) error { return page.Execute(out, r) }
+
+func printText(out io.Writer, r *report) error {
+	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
+	return cmp.Or(table.Execute(w, r), w.Flush())
+}
+
+// Title is the heading of the page.
+func (r *report) Title() string {
+	return fmt.Sprintf("%s on %s", text.Count(len(r.Operators), "operator"), text.Count(len(r.Clusters), "cluster"))
+}
+
+// Counts are how many operators are in each state, and how many wait.
+func (r *report) Counts() string {
+	counts, waiting := map[string]int{}, 0
+	for _, o := range r.Operators {
+		counts[o.Verdict()]++
+		if o.Waiting != nil {
+			waiting++
+		}
+	}
+	return fmt.Sprintf("%d allowed, %d held, %d refused, %d governed by no policy; %d wait for approval",
+		counts[words[allow]], counts[words[hold]], counts[words[deny]], counts[noPolicy], waiting)
+}
+
+// Age is how long something has waited.
+func (r *report) Age(since string) string {
+	at, err := time.Parse(time.RFC3339, since)
+	if err != nil {
+		return "an unknown time"
+	}
+	return duration.HumanDuration(r.Generated.Sub(at))
+}
+
+// The decisions, as the report has them.
+var allow, hold, deny = verdict.Allow.String(), verdict.Hold.String(), verdict.Deny.String()
+
+// words are the decisions as a sign and a word.
+var words = map[string]string{allow: "✓ allowed", hold: "‖ held", deny: "✗ refused"}
+
+// noPolicy is for an operator that no policy governs, and nothing else refuses.
+const noPolicy = "○ no policy"
+
+// Verdict is the decision on what is installed.
+func (o *operator) Verdict() string {
+	switch {
+	case o.CSV == "":
+		return "not installed"
+	case len(o.Policies) == 0 && o.Decision == allow:
+		return noPolicy
+	}
+	return words[o.Decision]
+}
+
+// State is the name of the style of the decision.
+func (o *operator) State() string {
+	if o.Verdict() == words[o.Decision] {
+		return o.Decision
+	}
+	return "none"
+}
+
+// Verdict is the decision on the plan.
+func (w *waiting) Verdict() string { return words[w.Decision] }
