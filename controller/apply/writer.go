@@ -178,7 +178,7 @@ func Verb(live, object *unstructured.Unstructured) string {
 }
 
 // Do makes the live state of an object another one: it creates the object, sends the difference, to a subresource if one
-// is named, or deletes it. The new state receives the identity and the version in the response.
+// is named, or deletes it. The new state receives the response.
 func (w *Writer) Do(ctx context.Context, live, object *unstructured.Unstructured, subresource ...string) (err error) {
 	switch Verb(live, object) {
 	case Create:
@@ -201,18 +201,11 @@ func (w *Writer) update(ctx context.Context, live, object *unstructured.Unstruct
 	if err != nil {
 		return err
 	}
-	fields, err := difference(live.Object, object.Object)
-	if err != nil {
-		return err
+	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
+	if len(subresource) > 0 {
+		return w.Client.SubResource(subresource[0]).Patch(ctx, object, patch)
 	}
-	head := Head(snapshot.KindOf(object.GroupVersionKind()), client.ObjectKeyFromObject(object))
-	head.ResourceVersion = live.GetResourceVersion()
-	if err := w.patch(ctx, head, fields, subresource...); err != nil {
-		return err
-	}
-	object.SetUID(head.UID)
-	object.SetResourceVersion(head.ResourceVersion)
-	return nil
+	return w.Client.Patch(ctx, object, patch)
 }
 
 // whole returns a live object with those fields of its spec that change and are too large for the snapshot: a merge patch
