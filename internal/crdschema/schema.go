@@ -43,9 +43,9 @@ type validators struct {
 	rules    *cel.Validator
 }
 
-// own reads the schema of each version of Opgate's kinds when it is first asked for.
-var own = sync.OnceValue(func() map[schema.GroupVersionKind]func() *Schema {
-	all := map[schema.GroupVersionKind]func() *Schema{}
+// own are the schemas of all versions of Opgate's kinds.
+var own = sync.OnceValue(func() map[schema.GroupVersionKind]*Schema {
+	all := map[schema.GroupVersionKind]*Schema{}
 	files, err := fs.Glob(crd.Definitions, "*.yaml")
 	must(err)
 	for _, file := range files {
@@ -54,21 +54,14 @@ var own = sync.OnceValue(func() map[schema.GroupVersionKind]func() *Schema {
 		d := &apiextensionsv1.CustomResourceDefinition{}
 		must(yaml.UnmarshalStrict(text, d))
 		for _, v := range d.Spec.Versions {
-			gvk := schema.GroupVersionKind{Group: d.Spec.Group, Version: v.Name, Kind: d.Spec.Names.Kind}
-			all[gvk] = sync.OnceValue(func() *Schema { return Of(d, v.Name) })
+			all[schema.GroupVersionKind{Group: d.Spec.Group, Version: v.Name, Kind: d.Spec.Names.Kind}] = Of(d, v.Name)
 		}
 	}
 	return all
 })
 
-// Own returns the schema of a version of one of Opgate's kinds, nil for any other. The first call for each reads it.
-func Own(gvk schema.GroupVersionKind) *Schema {
-	compile := own()[gvk]
-	if compile == nil {
-		return nil
-	}
-	return compile()
-}
+// Own returns the schema of a version of one of Opgate's kinds, nil for any other. The first call reads them all.
+func Own(gvk schema.GroupVersionKind) *Schema { return own()[gvk] }
 
 // Of returns the schema of a version of a definition. It panics if that cannot be read: definitions are those of this
 // program, and tests read them.
