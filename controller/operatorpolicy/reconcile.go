@@ -214,9 +214,6 @@ func (r *Controller) act(
 		}
 		logger.Info("written")
 		acted = true
-		if a.Status {
-			r.Metrics.intervention.Inc()
-		}
 		out.Replace(a.Done.For(about.GetName(), string(about.GetUID())))
 		if err := r.Writer.Done(ctx, live, object); err != nil {
 			return acted, err
