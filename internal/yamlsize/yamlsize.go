@@ -15,7 +15,7 @@ var ErrTooLarge = errors.New("too large")
 
 // CheckAliases reports an error if the aliases of a YAML document stand for more bytes than are read.
 func CheckAliases(entry []byte, most int) error {
-	if !bytes.ContainsRune(entry, '&') { // no anchors
+	if !mayAnchor(entry) {
 		return nil
 	}
 	var document yamlv3.Node
@@ -28,6 +28,22 @@ func CheckAliases(entry []byte, most int) error {
 			ErrTooLarge, most)
 	}
 	return nil
+}
+
+// mayAnchor reports whether a text may have a YAML anchor: an ampersand at the start of a token.
+func mayAnchor(entry []byte) bool {
+	for i := 0; i < len(entry); {
+		next := bytes.IndexByte(entry[i:], '&')
+		if next < 0 {
+			return false
+		}
+		i += next + 1
+		// A byte beyond ASCII may end a line, as U+0085 does.
+		if i == 1 || entry[i-2] >= 0x80 || bytes.IndexByte([]byte(" \t\r\n[{,:?-"), entry[i-2]) >= 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // expanded returns the size of a node with its aliases replaced; something above most if it is larger.
