@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
@@ -213,26 +215,21 @@ func (w *Writer) update(ctx context.Context, live, object *unstructured.Unstruct
 func (w *Writer) whole(ctx context.Context, live, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	before, _ := live.Object["spec"].(map[string]any) // of another type: it has no fields
 	after, _ := object.Object["spec"].(map[string]any)
-	var stored *unstructured.Unstructured
-	for field, value := range before {
-		if !stream.Withheld(value) || reflect.DeepEqual(value, after[field]) {
-			continue
-		}
-		if stored == nil {
-			stored = live.DeepCopy()
-			nothing := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q}}`, live.GetResourceVersion())
-			if err := w.Client.Patch(ctx, stored, client.RawPatch(types.MergePatchType, nothing)); err != nil {
-				return nil, err
-			}
-			live = live.DeepCopy()
-		}
-		content, _, err := unstructured.NestedFieldNoCopy(stored.Object, "spec", field)
-		if err == nil {
-			err = unstructured.SetNestedField(live.Object, content, "spec", field)
-		}
-		if err != nil {
-			return nil, err
-		}
+	large := slices.DeleteFunc(slices.Collect(maps.Keys(before)), func(field string) bool {
+		return !stream.Withheld(before[field]) || reflect.DeepEqual(before[field], after[field])
+	})
+	if len(large) == 0 {
+		return live, nil
+	}
+	stored := live.DeepCopy()
+	nothing := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q}}`, live.GetResourceVersion())
+	if err := w.Client.Patch(ctx, stored, client.RawPatch(types.MergePatchType, nothing)); err != nil {
+		return nil, err
+	}
+	content, _ := stored.Object["spec"].(map[string]any)
+	live = live.DeepCopy()
+	for _, field := range large {
+		live.Object["spec"].(map[string]any)[field] = content[field]
 	}
 	return live, nil
 }
