@@ -130,8 +130,6 @@ var commands = []struct {
 	{document: "docs/install.md", begins: "kubectl create secret docker-registry",
 		why: "needs a registry with passwords; TestValues has the values"},
 	{document: "docs/operatorpolicy.md", begins: "$ kubectl describe installplan install-x7", tests: []string{"TestLoopAlone"}},
-	{document: "docs/metrics.md", begins: "kubectl create clusterrolebinding log-level",
-		why: "needs curl and pods to forward to; TestMonitoring sends the same request to a process"},
 	{document: "docs/ordering.md", tests: []string{"TestDependency"}},
 	{document: "docs/performance.md", begins: "make bench  ",
 		why: "measures for minutes; TestLoopRequests is a test itself"},

@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
@@ -178,7 +180,7 @@ func Verb(live, object *unstructured.Unstructured) string {
 }
 
 // Do makes the live state of an object another one: it creates the object, sends the difference, to a subresource if one
-// is named, or deletes it. The new state receives the identity and the version in the response.
+// is named, or deletes it. The new state receives the response.
 func (w *Writer) Do(ctx context.Context, live, object *unstructured.Unstructured, subresource ...string) (err error) {
 	switch Verb(live, object) {
 	case Create:
@@ -201,18 +203,11 @@ func (w *Writer) update(ctx context.Context, live, object *unstructured.Unstruct
 	if err != nil {
 		return err
 	}
-	fields, err := difference(live.Object, object.Object)
-	if err != nil {
-		return err
+	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
+	if len(subresource) > 0 {
+		return w.Client.SubResource(subresource[0]).Patch(ctx, object, patch)
 	}
-	head := Head(snapshot.KindOf(object.GroupVersionKind()), client.ObjectKeyFromObject(object))
-	head.ResourceVersion = live.GetResourceVersion()
-	if err := w.patch(ctx, head, fields, subresource...); err != nil {
-		return err
-	}
-	object.SetUID(head.UID)
-	object.SetResourceVersion(head.ResourceVersion)
-	return nil
+	return w.Client.Patch(ctx, object, patch)
 }
 
 // whole returns a live object with those fields of its spec that change and are too large for the snapshot: a merge patch
@@ -220,26 +215,21 @@ func (w *Writer) update(ctx context.Context, live, object *unstructured.Unstruct
 func (w *Writer) whole(ctx context.Context, live, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	before, _ := live.Object["spec"].(map[string]any) // of another type: it has no fields
 	after, _ := object.Object["spec"].(map[string]any)
-	var stored *unstructured.Unstructured
-	for field, value := range before {
-		if !stream.Withheld(value) || reflect.DeepEqual(value, after[field]) {
-			continue
-		}
-		if stored == nil {
-			stored = live.DeepCopy()
-			nothing := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q}}`, live.GetResourceVersion())
-			if err := w.Client.Patch(ctx, stored, client.RawPatch(types.MergePatchType, nothing)); err != nil {
-				return nil, err
-			}
-			live = live.DeepCopy()
-		}
-		content, _, err := unstructured.NestedFieldNoCopy(stored.Object, "spec", field)
-		if err == nil {
-			err = unstructured.SetNestedField(live.Object, content, "spec", field)
-		}
-		if err != nil {
-			return nil, err
-		}
+	large := slices.DeleteFunc(slices.Collect(maps.Keys(before)), func(field string) bool {
+		return !stream.Withheld(before[field]) || reflect.DeepEqual(before[field], after[field])
+	})
+	if len(large) == 0 {
+		return live, nil
+	}
+	stored := live.DeepCopy()
+	nothing := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q}}`, live.GetResourceVersion())
+	if err := w.Client.Patch(ctx, stored, client.RawPatch(types.MergePatchType, nothing)); err != nil {
+		return nil, err
+	}
+	content, _ := stored.Object["spec"].(map[string]any)
+	live = live.DeepCopy()
+	for _, field := range large {
+		live.Object["spec"].(map[string]any)[field] = content[field]
 	}
 	return live, nil
 }

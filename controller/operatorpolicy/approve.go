@@ -102,7 +102,11 @@ func (r *Controller) approve(
 		}
 		all.byPlan[plan.Metadata.Name] = a
 	}
-	all.after = earlier(all.after, r.untilChange(ns))
+	// The one timer of a namespace for approval windows, ages, overrides and consents, while a plan depends on one.
+	now := r.Now()
+	if next := rules.NextChange(ns, now); !next.IsZero() {
+		all.after = earlier(all.after, next.Sub(now))
+	}
 	errs = append(errs, r.recordEnds(ctx, ns))
 	return all, errors.Join(errs...)
 }
@@ -134,28 +138,17 @@ func consentTexts(consents []verdict.Consent) []string {
 	return texts
 }
 
-// ungoverned returns the mode of the namespace's annotation, else that of the options. An unknown value counts as hold.
-func (r *Controller) ungoverned(current *snapshot.Snapshot, namespace string) rules.UngovernedMode {
-	return rules.UngovernedIn(current.NamespaceAnnotations(namespace), r.Ungoverned)
-}
-
-const (
-	// holdDelay is how long a plan must be held for the same reason before that is reported: OLM's writes arrive one
-	// after another, and the contents of a plan are read after it, so the first verdicts on a plan often stand for
-	// milliseconds.
-	holdDelay = 500 * time.Millisecond
-	// recordDelay is the delay before a hold that the recorder dropped is recorded again.
-	recordDelay = 30 * time.Second
-)
+// holdDelay is how long a plan must be held for the same reason before that is reported: OLM's writes arrive one after
+// another, and the contents of a plan are read after it, so the first verdicts on a plan often stand for milliseconds.
+const holdDelay = 500 * time.Millisecond
 
 // hold is a plan that the loop did not approve when it last reconciled its namespace.
 type hold struct {
 	plan   *olm.InstallPlan
 	note   string
 	policy verdict.PolicyRef
-	// since is when it was first held for this reason; reported is set once that is recorded.
-	since    time.Time
-	reported bool
+	// since is when it was first held for this reason.
+	since time.Time
 }
 
 // holdOf returns the hold of a plan that is not approved.
@@ -163,7 +156,7 @@ func holdOf(plan *olm.InstallPlan, judged *rules.Approval) hold {
 	return hold{plan: plan, note: judged.Note(events.MaxNote), policy: judged.Verdict.Policy()}
 }
 
-// hold sets the held plans. Those that are held for the same reason as before keep what is known of them.
+// hold sets the held plans. Those that are held for the same reason as before are held since then.
 func (n *namespaceState) hold(held []hold, now time.Time) {
 	before := n.held
 	n.held = make(map[types.UID]hold, len(held))
@@ -171,32 +164,24 @@ func (n *namespaceState) hold(held []hold, now time.Time) {
 		uid := types.UID(next.plan.Metadata.UID)
 		next.since = now
 		if last, known := before[uid]; known && last.note == next.note {
-			next.since, next.reported = last.since, last.reported
+			next.since = last.since
 		}
 		n.held[uid] = next
 	}
 }
 
-// reportHolds records an event on each held plan, once for each reason. After is the delay until it is called again; 0
-// for not before something changes.
+// reportHolds records an event on each plan that has been held for its reason for a while; the recorder sends one for each
+// reason. After is the delay until it is called again; 0 for not before something changes.
 func (r *Controller) reportHolds(namespace string, held []hold) (after time.Duration) {
 	now, state := r.Now(), r.state.namespace(namespace)
 	state.hold(held, now)
-	for uid, one := range state.held {
-		if one.reported {
+	for _, one := range state.held {
+		if wait := holdDelay - now.Sub(one.since); wait > 0 {
+			after = earlier(after, wait)
 			continue
 		}
-		again := holdDelay - now.Sub(one.since)
-		if again <= 0 {
-			one.reported = r.Events.Record(events.Event{Regarding: planReference(one.plan),
-				Related: one.policy.Reference(),
-				Reason:  events.Held, Action: events.Approve, Warning: true, Note: one.note})
-			state.held[uid] = one
-			again = recordDelay
-		}
-		if !one.reported {
-			after = earlier(after, again)
-		}
+		r.Events.Record(events.Event{Regarding: planReference(one.plan), Related: one.policy.Reference(),
+			Reason: events.Held, Action: events.Approve, Warning: true, Note: one.note})
 	}
 	return after
 }

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -139,16 +138,6 @@ func governed(current *snapshot.Snapshot, by func(p *operatorpolicy.Policy, name
 		return !slices.ContainsFunc(current.Namespace(namespace).Policies(),
 			func(p *operatorpolicy.Policy) bool { return by(p, namespace) })
 	})
-}
-
-// untilChange returns the delay until the time alone changes what holds plans of a namespace, 0 for never. It is the
-// one timer of a namespace for approval windows, ages, overrides and consents, set only while a plan depends on one.
-func (r *Controller) untilChange(ns *state.Namespace) time.Duration {
-	now := r.Now()
-	if next := rules.NextChange(ns, now); !next.IsZero() {
-		return next.Sub(now)
-	}
-	return 0
 }
 
 // recordEnds records on plans that their override or consent has ended, so that a clock that is behind does not open it

@@ -20,8 +20,8 @@ import (
 // noRule is the label of plans that no rule holds: their approval is left to a user, or failed.
 const noRule verdict.RuleID = "none"
 
-// pending exports the plans that wait for approval, and how long approvals take.
-type pending struct {
+// Metrics export the plans that wait for approval, and how long approvals take.
+type Metrics struct {
 	age, latency prometheus.Histogram
 
 	mu sync.Mutex
@@ -43,8 +43,8 @@ type pendingPlan struct {
 	allowed time.Time
 }
 
-func newPending(registry prometheus.Registerer, leading apply.Leading) *pending {
-	p := &pending{plans: map[string]map[string]pendingPlan{}, rules: map[verdict.RuleID]bool{},
+func newPending(registry prometheus.Registerer, leading apply.Leading) *Metrics {
+	p := &Metrics{plans: map[string]map[string]pendingPlan{}, rules: map[verdict.RuleID]bool{},
 		age: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "opgate_loop_approval_age_seconds",
 			Help:    "Seconds from the creation of an InstallPlan to its approval by the background loop.",
 			Buckets: []float64{1, 2, 5, 10, 30, 60, 5 * 60, 60 * 60, 24 * 60 * 60, 7 * 24 * 60 * 60}}),
@@ -80,7 +80,7 @@ func newPending(registry prometheus.Registerer, leading apply.Leading) *pending 
 
 // count counts the plans that wait, by rule, and returns when the oldest was created, and the first deadline. The number
 // of a rule that holds no plan any more is 0; there is no oldest plan then.
-func (p *pending) count() (numbers map[verdict.RuleID]int, oldest map[verdict.RuleID]time.Time, deadline time.Time) {
+func (p *Metrics) count() (numbers map[verdict.RuleID]int, oldest map[verdict.RuleID]time.Time, deadline time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	numbers, oldest = map[verdict.RuleID]int{}, map[verdict.RuleID]time.Time{}
@@ -103,7 +103,7 @@ func (p *pending) count() (numbers map[verdict.RuleID]int, oldest map[verdict.Ru
 
 // judgement is one reconciliation of a namespace, in which every plan that waits is judged.
 type judgement struct {
-	*pending
+	*Metrics
 	namespace string
 	// built is when the snapshot was built that the plans are judged by.
 	built         time.Time
@@ -112,10 +112,10 @@ type judgement struct {
 }
 
 // judge begins to judge the plans of a namespace, which is not judged twice at the same time.
-func (p *pending) judge(namespace string, built time.Time, now func() time.Time) *judgement {
+func (p *Metrics) judge(namespace string, built time.Time, now func() time.Time) *judgement {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return &judgement{pending: p, namespace: namespace, built: built, now: now, before: p.plans[namespace],
+	return &judgement{Metrics: p, namespace: namespace, built: built, now: now, before: p.plans[namespace],
 		after: map[string]pendingPlan{}}
 }
 

@@ -47,7 +47,8 @@ func (r *Controller) Reconcile(ctx context.Context, namespace string) (reconcile
 	}
 	// Approve first, in every namespace that waits: the status is left to the pass after, which the change of an
 	// approved plan enqueues behind the others.
-	approvals, err := r.approve(ctx, current, ns, r.ungoverned(current, namespace),
+	ungoverned := rules.UngovernedIn(current.NamespaceAnnotations(namespace), r.Ungoverned)
+	approvals, err := r.approve(ctx, current, ns, ungoverned,
 		r.Metrics.judge(namespace, current.Built(), r.Now))
 	again := earlier(r.reportHolds(namespace, approvals.held), approvals.after)
 	if len(approvals.done) > 0 {
@@ -213,9 +214,6 @@ func (r *Controller) act(
 		}
 		logger.Info("written")
 		acted = true
-		if a.Status {
-			r.Metrics.intervention.Inc()
-		}
 		out.Replace(a.Done.For(about.GetName(), string(about.GetUID())))
 		if err := r.Writer.Done(ctx, live, object); err != nil {
 			return acted, err

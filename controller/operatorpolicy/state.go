@@ -164,12 +164,6 @@ func (s *loopState) takeDependents(on string) []string {
 	return taken
 }
 
-// Metrics export the states of policies and the plans that wait for approval, and count interventions.
-type Metrics struct {
-	*pending
-	intervention prometheus.Counter
-}
-
 // stateUnknown counts policies that were not evaluated yet, stateUnreadable those that do not decode, or do not show
 // what they govern.
 const (
@@ -180,10 +174,7 @@ const (
 // NewMetrics registers the metrics; those that name policies with a registry of their own, since not every user may
 // read it.
 func NewMetrics(registry, named prometheus.Registerer, leading apply.Leading) *Metrics {
-	m := &Metrics{pending: newPending(registry, leading),
-		intervention: prometheus.NewCounter(prometheus.CounterOpts{Name: "opgate_loop_interventions_total",
-			Help: "Total number of Subscriptions repaired after they lost their ClusterServiceVersion."})}
-	registry.MustRegister(m.intervention, leading.Gauge("opgate_operatorpolicies",
+	registry.MustRegister(leading.Gauge("opgate_operatorpolicies",
 		"Number of OperatorPolicies by state: Compliant, NonCompliant, Unknown or Unreadable.", []string{"state"},
 		func(s *snapshot.Snapshot, set func(float64, ...string)) {
 			numbers := map[policyv1beta2.ComplianceState]int{policyv1beta2.Compliant: 0, policyv1beta2.NonCompliant: 0,
@@ -212,7 +203,7 @@ func NewMetrics(registry, named prometheus.Registerer, leading apply.Leading) *M
 				set(value, policyv1beta2.Kind, p.Name, p.Namespace, severity)
 			}
 		}))
-	return m
+	return newPending(registry, leading)
 }
 
 func stateOf(p *operatorpolicy.Policy) policyv1beta2.ComplianceState {

@@ -44,11 +44,6 @@ func TestB7MetricsNamePolicies(t *testing.T) {
 		t.Errorf("metrics for everybody name the policy:\n%s", body)
 	}
 
-	if code, body, err := e.Request(t.Context(), http.MethodPut, "/debug/log-level", "", "error"); err != nil ||
-		code != http.StatusNotFound {
-		t.Errorf("the log level, for everybody: %d %.300s (%v)", code, body, err)
-	}
-
 	e.Restart(t, cluster.GateOptions{Loop: true, SecureMetrics: true})
 	allowed := e.NewScraper(t, "prometheus", true)
 	shows(allowed, count, fmt.Sprintf(

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -42,9 +43,9 @@ type validators struct {
 	rules    *cel.Validator
 }
 
-// own reads the schema of each version of Opgate's kinds when it is first asked for.
-var own = sync.OnceValue(func() map[schema.GroupVersionKind]func() *Schema {
-	all := map[schema.GroupVersionKind]func() *Schema{}
+// own are the schemas of all versions of Opgate's kinds.
+var own = sync.OnceValue(func() map[schema.GroupVersionKind]*Schema {
+	all := map[schema.GroupVersionKind]*Schema{}
 	files, err := fs.Glob(crd.Definitions, "*.yaml")
 	must(err)
 	for _, file := range files {
@@ -53,21 +54,14 @@ var own = sync.OnceValue(func() map[schema.GroupVersionKind]func() *Schema {
 		d := &apiextensionsv1.CustomResourceDefinition{}
 		must(yaml.UnmarshalStrict(text, d))
 		for _, v := range d.Spec.Versions {
-			gvk := schema.GroupVersionKind{Group: d.Spec.Group, Version: v.Name, Kind: d.Spec.Names.Kind}
-			all[gvk] = sync.OnceValue(func() *Schema { return Of(d, v.Name) })
+			all[schema.GroupVersionKind{Group: d.Spec.Group, Version: v.Name, Kind: d.Spec.Names.Kind}] = Of(d, v.Name)
 		}
 	}
 	return all
 })
 
-// Own returns the schema of a version of one of Opgate's kinds, nil for any other. The first call for each reads it.
-func Own(gvk schema.GroupVersionKind) *Schema {
-	compile := own()[gvk]
-	if compile == nil {
-		return nil
-	}
-	return compile()
-}
+// Own returns the schema of a version of one of Opgate's kinds, nil for any other. The first call reads them all.
+func Own(gvk schema.GroupVersionKind) *Schema { return own()[gvk] }
 
 // Of returns the schema of a version of a definition. It panics if that cannot be read: definitions are those of this
 // program, and tests read them.
@@ -122,29 +116,10 @@ func written(raw []byte) (object map[string]any) {
 }
 
 // Unknown returns the paths in the JSON of an object that the schema has no field for, sorted. Its status is not looked
-// at, nor objects that may have any fields.
+// at.
 func (s *Schema) Unknown(raw []byte) []string {
-	paths := unknown(s.structural, written(raw), nil)
-	slices.Sort(paths)
-	return paths
-}
-
-func unknown(s *structural.Structural, value any, path *apifield.Path) (paths []string) {
-	switch value := value.(type) {
-	case []any:
-		for i := 0; s.Items != nil && i < len(value); i++ {
-			paths = append(paths, unknown(s.Items, value[i], path.Index(i))...)
-		}
-	case map[string]any:
-		for name, member := range value {
-			if property, known := s.Properties[name]; known {
-				paths = append(paths, unknown(&property, member, path.Child(name))...)
-			} else if len(s.Properties) > 0 {
-				paths = append(paths, path.Child(name).String())
-			}
-		}
-	}
-	return paths
+	return pruning.PruneWithOptions(written(raw), s.structural, true,
+		structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 }
 
 // Check returns what the schema does not admit in a field of the object, given as a pointer to a struct. A text that is

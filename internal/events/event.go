@@ -84,20 +84,19 @@ type Event struct {
 	Occurrence string
 }
 
-// digest identifies an event on all replicas and after restarts: it is the end of the event's name, so that a
-// repetition is refused by the API server as one that exists already.
-type digest [digestSize]byte
-
-func (e *Event) digest() digest {
+// name returns the name of an event: that of the object, and a digest that is the same on all replicas and after
+// restarts, so that a repetition is refused by the API server as one that exists already.
+func (e *Event) name() string {
 	hash := sha256.New()
 	for _, part := range []string{string(e.Regarding.UID), e.Reason, e.Action, e.Note, e.Occurrence} {
 		_, _ = fmt.Fprintf(hash, "%d:%s", len(part), part) // hashes return no errors
 	}
-	return digest(hash.Sum(nil)[:digestSize])
+	prefix := strings.TrimRight(e.Regarding.Name[:min(len(e.Regarding.Name), maxPrefix)], "-.")
+	return prefix + "." + hex.EncodeToString(hash.Sum(nil)[:digestSize])
 }
 
 // object returns the event as it is sent.
-func (e *Event) object(id digest, instance string, now time.Time) *eventsv1.Event {
+func (e *Event) object(name, instance string, now time.Time) *eventsv1.Event {
 	kind := corev1.EventTypeNormal
 	if e.Warning {
 		kind = corev1.EventTypeWarning
@@ -106,9 +105,8 @@ func (e *Event) object(id digest, instance string, now time.Time) *eventsv1.Even
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
 	}
-	prefix := strings.TrimRight(e.Regarding.Name[:min(len(e.Regarding.Name), maxPrefix)], "-.")
 	return &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: prefix + "." + hex.EncodeToString(id[:])},
+		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: name},
 		EventTime:           metav1.NewMicroTime(now),
 		ReportingController: component,
 		ReportingInstance:   instance[:min(len(instance), maxInstance)],

@@ -64,18 +64,12 @@ type Options struct {
 // Recorder records events and sends them while it runs. It is safe for concurrent use. A nil Recorder records nothing.
 type Recorder struct {
 	Options
-	queue   workqueue.TypedInterface[queued]
+	queue   workqueue.TypedInterface[*eventsv1.Event]
 	results *prometheus.CounterVec
 
 	mu sync.Mutex
-	// recorded has the digests of events, and counted how many there were on an object for a reason.
+	// recorded has the names of events, and counted how many there were on an object for a reason.
 	recorded, counted *cache.LRUExpireCache
-}
-
-// queued is an event that waits to be sent.
-type queued struct {
-	id     digest
-	object *eventsv1.Event
 }
 
 // object is what events are counted of.
@@ -90,7 +84,7 @@ func (c clock) Now() time.Time { return c() }
 
 // NewRecorder returns a Recorder. Start sends what it records.
 func NewRecorder(o Options) *Recorder {
-	r := &Recorder{Options: o, queue: workqueue.NewTyped[queued](),
+	r := &Recorder{Options: o, queue: workqueue.NewTyped[*eventsv1.Event](),
 		recorded: cache.NewLRUExpireCacheWithClock(maxRemembered, clock(o.Now)),
 		counted:  cache.NewLRUExpireCacheWithClock(maxRemembered, clock(o.Now)),
 		results: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "opgate_events_total",
@@ -108,10 +102,10 @@ func (r *Recorder) Record(e Event) bool {
 	if r == nil {
 		return true
 	}
-	id, about := e.digest(), object{e.Regarding.UID, e.Reason}
+	name, about := e.name(), object{e.Regarding.UID, e.Reason}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, known := r.recorded.Get(id)
+	_, known := r.recorded.Get(name)
 	switch {
 	case known:
 	case r.queue.Len() >= maxQueued:
@@ -124,9 +118,9 @@ func (r *Recorder) Record(e Event) bool {
 		r.results.WithLabelValues(resultDropped).Inc()
 		return false
 	default:
-		r.queue.Add(queued{id, e.object(id, r.Instance, r.Now())})
+		r.queue.Add(e.object(name, r.Instance, r.Now()))
 	}
-	r.recorded.Add(id, nil, forgetAfter)
+	r.recorded.Add(name, nil, forgetAfter)
 	return true
 }
 
@@ -166,12 +160,12 @@ func (r *Recorder) Start(ctx context.Context) error {
 }
 
 // send creates an event. One that exists was sent by another replica, or by this one before it was restarted.
-func (r *Recorder) send(ctx context.Context, next queued) {
+func (r *Recorder) send(ctx context.Context, event *eventsv1.Event) {
 	last := context.Canceled // until it is tried
 	_ = wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (done bool, _ error) {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
-		_, last = r.Sink.Create(ctx, next.object)
+		_, last = r.Sink.Create(ctx, event)
 		return last == nil || !temporary(last), nil
 	})
 	switch {
@@ -181,13 +175,12 @@ func (r *Recorder) send(ctx context.Context, next queued) {
 		r.results.WithLabelValues(resultRepeated).Inc()
 	default:
 		if temporary(last) {
-			r.recorded.Remove(next.id)
-			r.counted.Remove(object{next.object.Regarding.UID, next.object.Reason})
+			r.recorded.Remove(event.Name)
+			r.counted.Remove(object{event.Regarding.UID, event.Reason})
 		}
 		r.results.WithLabelValues(resultFailed).Inc()
-		r.Log.Error(last, "event not sent", "kind", next.object.Regarding.Kind,
-			"namespace", next.object.Regarding.Namespace,
-			"name", next.object.Regarding.Name, "reason", next.object.Reason)
+		r.Log.Error(last, "event not sent", "kind", event.Regarding.Kind,
+			"namespace", event.Regarding.Namespace, "name", event.Regarding.Name, "reason", event.Reason)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/bits"
 	"net"
 	"net/http"
 	"sync"
@@ -115,17 +114,14 @@ type Body struct {
 	caller         Caller
 	holder         holder
 	reserved, work int64
-	buffer         *[]byte // of JSON, nil if it is not pooled
+	buffer         *[firstPart]byte // of JSON, nil if it is larger
 }
 
 // Close releases the reservations, and the memory of JSON for other bodies.
 func (b *Body) Close() {
 	b.EndWork()
-	if b.buffer != nil {
-		b.JSON = nil
-		putBuffer(b.buffer)
-		b.buffer = nil
-	}
+	b.JSON = nil
+	b.releaseBuffer()
 	b.memory.bodies.release(b.holder, b.reserved)
 	b.reserved = 0
 }
@@ -208,8 +204,8 @@ func (b *Body) receive(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		return err
 	}
 	deadline(ctx, c, firstTimeout)
-	b.buffer = getBuffer(first)
-	text := (*b.buffer)[:first]
+	b.buffer = buffers.Get().(*[firstPart]byte)
+	text := b.buffer[:first]
 	n, err := io.ReadFull(from, text)
 	if err := b.share(text[:n]); err != nil {
 		return err
@@ -223,11 +219,9 @@ func (b *Body) receive(ctx context.Context, w http.ResponseWriter, r *http.Reque
 			return err
 		}
 		deadline(ctx, c, restTimeout+time.Duration(rest)*time.Second/restRate)
-		whole := getBuffer(length)
-		text = (*whole)[:length]
-		copy(text, *b.buffer)
-		putBuffer(b.buffer)
-		b.buffer = whole
+		text = make([]byte, length)
+		copy(text, b.buffer[:n])
+		b.releaseBuffer()
 		var more int
 		more, err = io.ReadFull(from, text[n:])
 		n += more
@@ -304,29 +298,13 @@ func hostOf(address string) string {
 	return host
 }
 
-// buffers pools the memory of bodies, by size: firstPart, twice that and so on. Larger bodies are rare and would keep
-// memory from the rest of the process. A buffer takes up to twice what is reserved for its body, and at least
-// firstPart, which the number of connections bounds.
-var buffers [7]sync.Pool
+// buffers pools the memory of first parts, which is all that most bodies take. A buffer takes more than what is reserved
+// for a smaller body, which the number of connections bounds.
+var buffers = sync.Pool{New: func() any { return new([firstPart]byte) }}
 
-// class returns the index of the smallest buffers that hold n bytes; that of none for more.
-func class(n int64) int { return bits.Len64(uint64(max(n, 1)-1) / firstPart) }
-
-// getBuffer returns a buffer of at least n bytes, with any content.
-func getBuffer(n int64) *[]byte {
-	if i := class(n); i < len(buffers) {
-		if b, ok := buffers[i].Get().(*[]byte); ok {
-			return b
-		}
-		n = firstPart << i
-	}
-	b := make([]byte, n)
-	return &b
-}
-
-// putBuffer returns a buffer of getBuffer, which must not be read any more.
-func putBuffer(b *[]byte) {
-	if i := class(int64(len(*b))); i < len(buffers) {
-		buffers[i].Put(b)
+func (b *Body) releaseBuffer() {
+	if b.buffer != nil {
+		buffers.Put(b.buffer)
+		b.buffer = nil
 	}
 }

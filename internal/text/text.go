@@ -5,6 +5,7 @@
 package text
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -137,7 +138,7 @@ func TruncateSuffix(s string, most int, suffix string) string {
 		r, size := utf8.DecodeRuneInString(s[i:])
 		switch {
 		case breaks(r):
-			line = trimSpaces(line)
+			line = bytes.TrimRight(line, " ")
 			fits = min(fits, len(line))
 			rest := strings.TrimLeftFunc(s[i:], func(r rune) bool { return r == ' ' || breaks(r) })
 			size = len(s) - i - len(rest)
@@ -161,13 +162,6 @@ func TruncateSuffix(s string, most int, suffix string) string {
 
 // breaks reports whether a character is control, or white space other than the space.
 func breaks(r rune) bool { return r != ' ' && (unicode.IsControl(r) || unicode.IsSpace(r)) }
-
-func trimSpaces(line []byte) []byte {
-	for len(line) > 0 && line[len(line)-1] == ' ' {
-		line = line[:len(line)-1]
-	}
-	return line
-}
 
 // Count returns a number with its unit, such as 2 properties.
 func Count(n int, unit string) string {

@@ -99,7 +99,6 @@ func TestMonitoring(t *testing.T) {
 			}
 		}
 	})
-	t.Run("the log level is set", func(t *testing.T) { setLogLevel(t, e, token) })
 }
 
 // makeHistory makes the loop approve a plan and hold another one, and a user override the refusal of a third. When
@@ -191,53 +190,4 @@ func documentedMetrics(t *testing.T, checkout repo.Checkout) (names []string) {
 		t.Fatalf("docs/metrics.md has only %q", names)
 	}
 	return names
-}
-
-// setLogLevel sets the log level of the running process, as a user with the right to, and as others.
-func setLogLevel(t *testing.T, e *harness.LoopEnv, scraper string) {
-	t.Helper()
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "serviceaccount", "debugger", "-n", "default")
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "clusterrole", "debugger", "--verb=get,put",
-		"--non-resource-url=/debug/log-level")
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "clusterrolebinding", "debugger",
-		"--clusterrole=debugger", "--serviceaccount=default:debugger")
-	debugger := strings.TrimSpace(harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "token", "debugger", "-n",
-		"default"))
-
-	for _, test := range []struct {
-		name, token, method, path, body string
-		code                            int
-		says                            string
-	}{
-		{name: "read", token: debugger, method: http.MethodGet, path: "/debug/log-level", code: http.StatusOK,
-			says: "info\n"},
-		{name: "set", token: debugger, method: http.MethodPut, path: "/debug/log-level", body: "debug",
-			code: http.StatusOK, says: "debug\n"},
-		{name: "no such level", token: debugger, method: http.MethodPut, path: "/debug/log-level", body: "off",
-			code: http.StatusBadRequest, says: "debug, info, warn, error"},
-		{name: "attack: without a token", method: http.MethodPut, path: "/debug/log-level", body: "error",
-			code: http.StatusUnauthorized},
-		{name: "attack: with the right to read metrics", token: scraper, method: http.MethodPut,
-			path: "/debug/log-level", body: "error", code: http.StatusForbidden},
-		{name: "attack: read with the right to read metrics, which is cached", token: scraper, method: http.MethodGet,
-			path: "/debug/log-level", code: http.StatusForbidden},
-		{name: "attack: read metrics with another right", token: debugger, method: http.MethodGet, path: "/metrics",
-			code: http.StatusForbidden},
-	} {
-		code, body, err := e.Request(t.Context(), test.method, test.path, test.token, test.body)
-		if err != nil || code != test.code || !strings.Contains(body, test.says) {
-			t.Errorf("%s: %d %.300s (%v), want %d %q", test.name, code, body, err, test.code, test.says)
-		}
-	}
-	e.Put(t, harness.OperatorPolicy(e.NewNamespace(t)))
-	for _, line := range []string{`"from":"info","to":"debug","user":"system:serviceaccount:default:debugger"`,
-		`"msg":"review allowed"`} {
-		harness.Eventually(t, "log "+line, func(context.Context) error {
-			text, err := os.ReadFile(e.Gate.LogPath())
-			if err == nil && !strings.Contains(string(text), line) {
-				err = errors.New("it is not in the log")
-			}
-			return err
-		})
-	}
 }

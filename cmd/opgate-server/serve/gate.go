@@ -213,7 +213,7 @@ func addHealth(ctx context.Context, mgr manager.Manager, address string, ready, 
 func Reviews(
 	ctx context.Context, o Options, store *snapshot.Store, listening func(address net.Addr, ca []byte) error,
 ) error {
-	log, _ := newLogger(&o, os.Stderr)
+	log := newLogger(&o, os.Stderr)
 	ctrl.SetLogger(log)
 	if err := limitMemory(); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 
 func TestLogLines(t *testing.T) {
 	var out bytes.Buffer
-	log, _ := newLogger(&Options{LogLevel: "info", LogFormat: "json"}, &out)
+	log := newLogger(&Options{LogLevel: "info", LogFormat: "json"}, &out)
 	log = log.WithName("admission")
 	log.V(1).Info("not logged")
 	log.Error(errors.New("no route"), "request failed", "namespace", "shop")
@@ -45,7 +45,7 @@ func TestLogFormats(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			log, _ := newLogger(&Options{LogLevel: test.level, LogFormat: test.format}, &out)
+			log := newLogger(&Options{LogLevel: test.level, LogFormat: test.format}, &out)
 			log.Info("served", "seconds", 2*time.Second)
 			log.V(1).Info("served")
 			log.V(2).Info("not logged")
@@ -68,7 +68,7 @@ func TestLogFormats(t *testing.T) {
 // A refusal that is not logged cannot be explained later.
 func TestLogIsNotSampled(t *testing.T) {
 	var out bytes.Buffer
-	log, _ := newLogger(&Options{LogLevel: "info", LogFormat: "json"}, &out)
+	log := newLogger(&Options{LogLevel: "info", LogFormat: "json"}, &out)
 	for range 1000 {
 		log.Info("refused")
 	}

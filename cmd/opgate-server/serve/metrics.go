@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/pprof"
 	"strings"
@@ -28,7 +27,6 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/opgate/opgate/certs"
-	"github.com/opgate/opgate/internal/text"
 )
 
 const (
@@ -48,17 +46,18 @@ func namedMetrics(o *Options) prometheus.Registerer {
 	return prometheus.NewRegistry()
 }
 
-// metricsOptions serves metrics by HTTP to every client, or by HTTPS to those who may get /metrics, and then the log
-// level to those who may get it, or put another.
-func metricsOptions(o *Options, c clients, source certs.Source, level http.Handler) metricsserver.Options {
+// metricsOptions serves metrics by HTTP to every client, or by HTTPS to those who may get /metrics, and then profiles to
+// those who may get them.
+func metricsOptions(o *Options, c clients, source certs.Source) metricsserver.Options {
 	options := metricsserver.Options{BindAddress: o.MetricsAddress}
 	if !o.SecureMetrics {
 		return options
 	}
 	options.SecureServing = true
-	options.ExtraHandlers = map[string]http.Handler{logLevelPath: level}
 	if o.Profiling {
-		maps.Copy(options.ExtraHandlers, profiles())
+		// without the command line of the process and without symbols
+		options.ExtraHandlers = map[string]http.Handler{"/debug/pprof/": http.HandlerFunc(pprof.Index),
+			"/debug/pprof/profile": http.HandlerFunc(pprof.Profile), "/debug/pprof/trace": http.HandlerFunc(pprof.Trace)}
 	}
 	options.TLSOpts = []func(*tls.Config){func(config *tls.Config) {
 		with := o.tls(source)
@@ -72,19 +71,6 @@ func metricsOptions(o *Options, c clients, source certs.Source, level http.Handl
 		}, nil
 	}
 	return options
-}
-
-// profiles returns the handlers of profiles by their paths, without the command line of the process and without
-// symbols.
-func profiles() map[string]http.Handler {
-	handlers := map[string]http.Handler{
-		"/debug/pprof/profile": http.HandlerFunc(pprof.Profile),
-		"/debug/pprof/trace":   http.HandlerFunc(pprof.Trace),
-	}
-	for _, name := range []string{"allocs", "goroutine", "heap", "mutex", "block", "threadcreate"} {
-		handlers["/debug/pprof/"+name] = pprof.Handler(name)
-	}
-	return handlers
 }
 
 // scrapers allows clients with a token of the cluster and the right to the path; the verb is the method, as in the API
@@ -105,9 +91,6 @@ type scrape struct {
 	verb, path string
 }
 
-// scraperKey is the key of a scraper's user name in the context of a request that changes something.
-type scraperKey struct{}
-
 func (s *scrapers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	token, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !bearer || token == "" {
@@ -115,9 +98,8 @@ func (s *scrapers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	asked := scrape{token: sha256.Sum256([]byte(token)), verb: strings.ToLower(r.Method), path: r.URL.Path}
-	reads := r.Method == http.MethodGet
-	if _, known := s.allowed.Get(asked); !reads || !known {
-		code, user, err := s.check(r.Context(), token, asked.verb, asked.path)
+	if _, known := s.allowed.Get(asked); !known {
+		code, err := s.check(r.Context(), token, asked.verb, asked.path)
 		if err != nil {
 			s.log.Error(err, "scraper not checked")
 		}
@@ -125,27 +107,23 @@ func (s *scrapers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, http.StatusText(code), code)
 			return
 		}
-		if reads {
-			s.allowed.Add(asked, nil, scraperPeriod)
-		} else {
-			r = r.WithContext(context.WithValue(r.Context(), scraperKey{}, user))
-		}
+		s.allowed.Add(asked, nil, scraperPeriod)
 	}
 	s.next.ServeHTTP(w, r)
 }
 
 // check asks the API server which user the token belongs to, and whether they have the verb on the path. An error is
 // never a yes.
-func (s *scrapers) check(ctx context.Context, token, verb, path string) (code int, username string, err error) {
+func (s *scrapers) check(ctx context.Context, token, verb, path string) (code int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, scraperTimeout)
 	defer cancel()
 	review, err := s.tokens.Create(ctx,
 		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
-		return http.StatusInternalServerError, "", fmt.Errorf("review the token: %w", err)
+		return http.StatusInternalServerError, fmt.Errorf("review the token: %w", err)
 	}
 	if !review.Status.Authenticated {
-		return http.StatusUnauthorized, "", nil
+		return http.StatusUnauthorized, nil
 	}
 	user := review.Status.User
 	extra := make(map[string]authorizationv1.ExtraValue, len(user.Extra))
@@ -158,17 +136,16 @@ func (s *scrapers) check(ctx context.Context, token, verb, path string) (code in
 			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: verb, Path: path},
 		}}, metav1.CreateOptions{})
 	if err != nil {
-		return http.StatusInternalServerError, "", fmt.Errorf("review the right to %s %s: %w", verb, path, err)
+		return http.StatusInternalServerError, fmt.Errorf("review the right to %s %s: %w", verb, path, err)
 	}
 	if !access.Status.Allowed {
-		return http.StatusForbidden, "", nil
+		return http.StatusForbidden, nil
 	}
-	return http.StatusOK, user.Username, nil
+	return http.StatusOK, nil
 }
 
-// newLogger returns the logger of the process, and its level, which may be changed.
-func newLogger(o *Options, out io.Writer) (logr.Logger, zap.AtomicLevel) {
-	level := zap.NewAtomicLevelAt(logLevels[o.LogLevel])
+// newLogger returns the logger of the process.
+func newLogger(o *Options, out io.Writer) logr.Logger {
 	config := zap.NewProductionEncoderConfig()
 	config.EncodeTime = zapcore.RFC3339TimeEncoder
 	encoder := zapcore.NewJSONEncoder(config)
@@ -182,60 +159,12 @@ func newLogger(o *Options, out io.Writer) (logr.Logger, zap.AtomicLevel) {
 		// The library samples unless the level is that of traces, and a refusal that is not logged cannot be explained
 		// later. The level is therefore raised from there.
 		crzap.Level(zapcore.Level(-128)),
-		crzap.RawZapOpts(zap.IncreaseLevel(level), zap.AddCaller()),
-	), level
+		crzap.RawZapOpts(zap.IncreaseLevel(logLevels[o.LogLevel]), zap.AddCaller()),
+	)
 }
 
-const (
-	// logLevelPath is where the log level is read and set, on the server of metrics.
-	logLevelPath = "/debug/log-level"
-	// maxLogLevel bounds the body of a request, in bytes.
-	maxLogLevel = 64
-)
-
-// logLevels are the log levels that may be set, at the start and later. Warn logs what error does, since a logr.Logger
+// logLevels are the log levels that may be set. Warn logs what error does, since a logr.Logger
 // has no level between info and error; it is what other programs are run with.
 var logLevels = map[string]zapcore.Level{
 	"debug": zapcore.DebugLevel, "info": zapcore.InfoLevel, "warn": zapcore.WarnLevel, "error": zapcore.ErrorLevel,
-}
-
-// logLevel returns the log level to GET and sets it by PUT, in plain text, as /debug/flags/v of the Kubernetes
-// components does.
-// --log-level applies again when the process starts.
-type logLevel struct {
-	level zap.AtomicLevel
-	log   logr.Logger
-}
-
-func (l logLevel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch r.Method {
-	case http.MethodGet:
-	case http.MethodPut:
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxLogLevel))
-		if err != nil {
-			http.Error(w, "the log level cannot be read", http.StatusBadRequest)
-			return
-		}
-		to, known := logLevels[strings.TrimSpace(string(body))]
-		if !known {
-			http.Error(w, text.Quote(string(body))+" is not one of debug, info, warn, error", http.StatusBadRequest)
-			return
-		}
-		l.set(r.Context(), to)
-	default:
-		w.Header().Set("Allow", "GET, PUT")
-		http.Error(w, "the log level is read by GET and set by PUT", http.StatusMethodNotAllowed)
-		return
-	}
-	fmt.Fprintln(w, l.level.Level())
-}
-
-// set changes the level. The log shows by whom, at the more verbose one of both levels.
-func (l logLevel) set(ctx context.Context, to zapcore.Level) {
-	from := l.level.Level()
-	if to < from {
-		l.level.SetLevel(to)
-	}
-	l.log.Info("log level changed", "from", from.String(), "to", to.String(), "user", ctx.Value(scraperKey{}))
-	l.level.SetLevel(to)
 }

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"net/http"
 	"testing"
 
 	"github.com/opgate/opgate/certs"
@@ -27,8 +26,8 @@ func TestProfiles(t *testing.T) {
 		{name: "attack: without authentication", options: Options{MetricsAddress: ":0", Profiling: true}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := metricsOptions(&test.options, clients{}, source, http.NotFoundHandler())
-			if _, served := got.ExtraHandlers["/debug/pprof/heap"]; served != test.profiles {
+			got := metricsOptions(&test.options, clients{}, source)
+			if _, served := got.ExtraHandlers["/debug/pprof/"]; served != test.profiles {
 				t.Errorf("profiles are served: %t, want %t", served, test.profiles)
 			}
 			if got.SecureServing != test.secure || (got.FilterProvider != nil) != test.secure {

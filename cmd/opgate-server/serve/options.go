@@ -116,7 +116,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", ":8080",
 		`address the metrics server binds to (HTTP), "0" to disable`)
 	flags.BoolVar(&o.SecureMetrics, "metrics-secure", false,
-		"serve metrics, with names of policies, and the log level over HTTPS to authorized clients")
+		"serve metrics, with names of policies, over HTTPS to authorized clients")
 	flags.BoolVar(&o.Profiling, "profiling", false,
 		"serve /debug/pprof beside the metrics to authorized clients; needs --metrics-secure")
 	flags.StringVar(&o.HealthAddress, "health-probe-bind-address", ":8081",

@@ -48,7 +48,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	log, level := newLogger(&o, os.Stderr)
+	log := newLogger(&o, os.Stderr)
 	ctrl.SetLogger(log)
 	klog.SetLogger(log.WithName("client-go"))
 	if err := limitMemory(); err != nil {
@@ -91,7 +91,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	mgr, err := manager.New(c.config, manager.Options{
 		Logger:                  log,
-		Metrics:                 metricsOptions(&o, c, source, logLevel{level, log.WithName("log")}),
+		Metrics:                 metricsOptions(&o, c, source),
 		HealthProbeBindAddress:  "0", // see addHealth
 		GracefulShutdownTimeout: new(shutdownTimeout),
 		WebhookServer:           server,

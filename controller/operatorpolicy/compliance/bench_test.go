@@ -19,7 +19,7 @@ func BenchmarkEvaluate(b *testing.B) {
 		b.Run(fmt.Sprintf("plans=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				Finish(in, Evaluate(in), 0)
+				Finish(in, Evaluate(in), 10)
 			}
 		})
 	}

@@ -25,7 +25,7 @@ func (e *evaluation) catalogSource() Condition {
 	name := named(&o)
 	state, reason := compliantIf(tolerated), relatedMissing
 	var live *olm.CatalogSource
-	if e.CatalogSource != nil && o.Name != "" && o.Namespace != "" {
+	if o.Name != "" && o.Namespace != "" {
 		live = e.CatalogSource(e.catalog)
 	}
 	switch {
@@ -64,7 +64,7 @@ func (e *evaluation) catalogSource() Condition {
 // blocking returns the unhealthy CatalogSources, besides the operator's own, that keep OLM from resolving the
 // Subscription.
 func (e *evaluation) blocking() []*olm.CatalogSource {
-	if e.subscription == nil || e.CatalogSource == nil {
+	if e.subscription == nil {
 		return nil
 	}
 	found, _ := Prevented(e.subscription, e.Catalogs, e.CatalogSource)
@@ -192,21 +192,16 @@ func (e *evaluation) laterChannels() []string {
 	return slices.Compact(later)
 }
 
-const (
-	// historyLength is the default number of history entries.
-	historyLength = 10
-	// passing is how long a message must stand to be kept although the next one reports the same compliance. An upgrade
-	// changes the message at every step of OLM, and would otherwise fill the history within seconds.
-	passing = 10 * time.Second
-)
+// passing is how long a message must stand to be kept although the next one reports the same compliance. An upgrade
+// changes the message at every step of OLM, and would otherwise fill the history within seconds.
+const passing = 10 * time.Second
 
 // acted matches the messages that report what was done for the policy: they stand until the next evaluation only.
 var acted = regexp.MustCompile(` was (created|updated|deleted|linked again)\b`)
 
 // nextHistory returns the history, newest first, with a message that is reported now, cut to most entries. Kept are the
 // first message after every change of compliance, the last one before it, what was done for the policy, and all that
-// stood long enough to be read; the newest entry always has the present message. Most is 10 if it is less
-// than 1.
+// stood long enough to be read; the newest entry always has the present message.
 func nextHistory(
 	history []policyv1beta2.HistoryEvent, message string, now time.Time, most int,
 ) []policyv1beta2.HistoryEvent {
@@ -219,9 +214,6 @@ func nextHistory(
 	if len(next) == 0 || next[0].Message != message {
 		at := metav1.NewMicroTime(now.Truncate(time.Microsecond))
 		next = slices.Insert(next, 0, policyv1beta2.HistoryEvent{LastTimestamp: at, Message: message})
-	}
-	if most < 1 {
-		most = historyLength
 	}
 	return next[:min(len(next), most)]
 }

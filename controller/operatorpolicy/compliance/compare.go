@@ -59,18 +59,6 @@ func differences(live, want map[string]any, path ...string) []difference {
 	return differing
 }
 
-// stringsIn returns the strings in a list of an object's content.
-func stringsIn(value any) []string {
-	var texts []string
-	list, _ := value.([]any)
-	for _, item := range list {
-		if text, ok := item.(string); ok {
-			texts = append(texts, text)
-		}
-	}
-	return texts
-}
-
 // object returns the part of an object's content at a path, nil if it does not exist.
 func object(content map[string]any, path ...string) map[string]any {
 	for _, key := range path {

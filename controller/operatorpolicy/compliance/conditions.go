@@ -140,15 +140,12 @@ func statusIf(ok bool) metav1.ConditionStatus {
 	return metav1.ConditionFalse
 }
 
-const (
-	// conditionMessageLength is the maximum length, in bytes, of the message of a condition in the schema.
-	conditionMessageLength = 32768
-)
+// conditionMessageLength is the maximum length, in bytes, of the message of a condition in the schema.
+const conditionMessageLength = 32768
 
 // Finish returns the status of the policy after an evaluation, and the event to report, or nil. The conditions
 // of the outcome are those after its actions. It is idempotent: for its own result it returns the
-// same status and no event. The history has at most historyMost entries, 10 if that is less
-// than 1.
+// same status and no event. The history has at most historyMost entries.
 func Finish(in *Input, out Outcome, historyMost int) (policyv1beta2.OperatorPolicyStatus, *Event) {
 	previous := &in.Policy.Status
 	out.Conditions = in.withLeftBehind(out.Conditions)

@@ -210,14 +210,6 @@ func (u *upgrade) tolerated() string {
 		u.until.UTC().Format(time.RFC3339) + " on"
 }
 
-// wake returns an outcome that is evaluated again when the upgrade in progress has taken too long.
-func (e *evaluation) wake(out Outcome) Outcome {
-	if e.upgrade != nil {
-		out.again(e.upgrade.until.Sub(e.Now) + time.Second)
-	}
-	return out
-}
-
 // waitsForDeployments reports whether a ClusterServiceVersion has not succeeded because of Deployments whose health
 // does not count for the policy. OLM tries to install such a one again and again, with these reasons.
 func (e *evaluation) waitsForDeployments(csv *olm.CSV) bool {

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -47,13 +48,17 @@ func Evaluate(in *Input) Outcome {
 // valid returns the outcome of a valid policy.
 func (e *evaluation) valid() (out Outcome) {
 	switch spec := &e.Policy.Spec; {
-	case spec.ComplianceType == policyv1beta2.MayHave:
-		out = e.wake(e.mayhave())
-	case !spec.IsMustNotHave():
-		out = e.wake(e.musthave())
-	default:
+	case spec.IsMustNotHave():
 		out = e.besidesRemoval(removal(e.Input))
 		out.Conditions = slices.Concat([]Condition{validated()}, out.Conditions, []Condition{e.minorChannel()})
+		return out
+	case spec.ComplianceType == policyv1beta2.MayHave:
+		out = e.mayhave()
+	default:
+		out = e.musthave()
+	}
+	if e.upgrade != nil { // evaluated again when it has taken too long
+		out.again(e.upgrade.until.Sub(e.Now) + time.Second)
 	}
 	out.Waiting = e.waiting
 	return out
@@ -121,19 +126,11 @@ func newEvaluation(in *Input, w *wanted) *evaluation {
 	if in.Policy.Spec.IsMustNotHave() {
 		return e // the catalog is not needed
 	}
-	if e.manifest = in.manifest(e.catalog); e.manifest != nil {
+	if e.manifest = in.Package(e.catalog); e.manifest != nil {
 		e.catalog = e.manifest.Catalog
 		e.channel = cmp.Or(e.channel, e.manifest.DefaultChannel)
 	}
 	return e
-}
-
-// manifest returns the package in a catalog that may be specified in part.
-func (in *Input) manifest(c olm.Catalog) *catalog.Package {
-	if in.Package == nil {
-		return nil
-	}
-	return in.Package(c)
 }
 
 func validated() Condition {

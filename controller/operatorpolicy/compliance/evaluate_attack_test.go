@@ -115,9 +115,11 @@ func TestEvaluateManyObjects(t *testing.T) {
 // A policy without defaults, in a namespace of which nothing is known.
 func TestEvaluateNothing(t *testing.T) {
 	op := &policyv1beta2.OperatorPolicy{}
-	checkOutcome(t, &Input{Policy: op, Rules: rules.NewOperatorPolicy(op)}, "nothing")
-	in := input(enforced)
-	in.Namespace, in.Deployments, in.CatalogSource, in.Package, in.Approvals = nil, nil, nil, nil, nil
+	in := input()
+	checkOutcome(t, &Input{Policy: op, Rules: rules.NewOperatorPolicy(op), CatalogSource: in.CatalogSource,
+		Package: in.Package}, "nothing")
+	in = input(enforced)
+	in.Namespace, in.Deployments, in.Approvals = nil, nil, nil
 	checkOutcome(t, in, "nothing known")
 }
 

@@ -178,7 +178,9 @@ func TestEvaluateCatalog(t *testing.T) {
 	matters := config(func(c *policyv1beta2.ComplianceConfig) { c.CatalogSourceUnhealthy = policyv1beta2.ConfigNonCompliant })
 	for _, s := range []scenario{
 		{
-			name: "8.3 absent", given: []given{running, func(in *fixture) { in.CatalogSource = nil },
+			name: "8.3 absent", given: []given{running, func(in *fixture) {
+				in.CatalogSource = func(olm.Catalog) *olm.CatalogSource { return nil }
+			},
 				asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Source = "fake" })},
 			want:    map[string]string{TypeCatalogSourcesUnhealthy: "False CatalogSourcesNotFound"},
 			says:    map[string]string{TypeCatalogSourcesUnhealthy: "CatalogSource olm/fake was not found" + tolerated},

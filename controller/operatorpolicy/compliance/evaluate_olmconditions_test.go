@@ -197,7 +197,7 @@ func TestSubscriptionConditionsInform(t *testing.T) {
 	since := evaluatedAt.Add(-time.Hour)
 	in := input(running, observed(olm.SubscriptionCondition{Type: TypeBundleUnpackFailed, Reason: "BundleUnpackFailed",
 		Message: "no image", LastTransitionTime: since.Format(time.RFC3339)}))
-	status, event := Finish(in, Evaluate(in), 0)
+	status, event := Finish(in, Evaluate(in), 10)
 	if status.Compliant != policyv1beta2.Compliant || strings.Contains(event.Message, "no image") {
 		t.Error(event.Message)
 	}
@@ -207,7 +207,7 @@ func TestSubscriptionConditionsInform(t *testing.T) {
 	}
 
 	in.Policy.Status, in.Namespace.Subscriptions()[0].Status.Conditions = status, nil
-	status, event = Finish(in, Evaluate(in), 0)
+	status, event = Finish(in, Evaluate(in), 10)
 	if meta.FindStatusCondition(status.Conditions, TypeBundleUnpackFailed) != nil || event != nil {
 		t.Errorf("conditions are %v, event %v", status.Conditions, event)
 	}

@@ -272,7 +272,7 @@ func TestWaiting(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := input(enforced, upgrading(c.plan, "install-b"))
 			in.Approvals["install-b"] = c.approval
-			if status, _ := Finish(in, Evaluate(in), 0); status.Waiting != c.want {
+			if status, _ := Finish(in, Evaluate(in), 10); status.Waiting != c.want {
 				t.Errorf("waiting is %q, want %q", status.Waiting, c.want)
 			}
 		})

@@ -87,10 +87,14 @@ func TestHistory(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			most := 10
+			if c.most > 0 {
+				most = c.most
+			}
 			var history []policyv1beta2.HistoryEvent
 			for _, r := range c.reports {
 				before := slices.Clone(history)
-				next := nextHistory(history, r.message, noon.Add(time.Duration(r.at*float64(time.Second))), c.most)
+				next := nextHistory(history, r.message, noon.Add(time.Duration(r.at*float64(time.Second))), most)
 				if diff := cmp.Diff(before, history); diff != "" {
 					t.Fatalf("the previous history was changed: %s", diff)
 				}

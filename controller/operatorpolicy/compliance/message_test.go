@@ -86,7 +86,7 @@ func TestAggregate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := finishing()
 			c.edit(&in.Policy.Spec)
-			status, event := Finish(in, Outcome{Conditions: c.conditions}, 0)
+			status, event := Finish(in, Outcome{Conditions: c.conditions}, 10)
 			if diff := cmp.Diff(c.want, event.Message); diff != "" {
 				t.Error(diff)
 			}
@@ -100,16 +100,16 @@ func TestAggregate(t *testing.T) {
 // TestMessageOrder: what is wrong is first, and the most recent change before others (R-ST-4).
 func TestMessageOrder(t *testing.T) {
 	in := finishing()
-	status, _ := Finish(in, Outcome{Conditions: good()}, 0)
+	status, _ := Finish(in, Outcome{Conditions: good()}, 10)
 	conditions := saying(good(), TypeDeployment, metav1.ConditionFalse, "down")
 	in = later(t, in, status, time.Minute)
-	status, _ = Finish(in, Outcome{Conditions: conditions}, 0)
+	status, _ = Finish(in, Outcome{Conditions: conditions}, 10)
 	conditions = saying(saying(conditions, TypeSubscription, metav1.ConditionFalse, "lost"), TypeClusterServiceVersion,
 		metav1.ConditionFalse, "failed")
 	conditions = saying(conditions, TypeInstallPlan, metav1.ConditionTrue, "approved")
 	conditions[0].Since = metav1.NewTime(noon.Add(-time.Hour))
 	conditions[0].Message = "valid since long"
-	_, event := Finish(later(t, in, status, time.Minute), Outcome{Conditions: conditions}, 0)
+	_, event := Finish(later(t, in, status, time.Minute), Outcome{Conditions: conditions}, 10)
 	want := "NonCompliant; lost, failed, down, approved, good OperatorGroupCompliant, good CustomResourceDefinitionCompliant, good CatalogSourcesUnhealthy, valid since long"
 	if diff := cmp.Diff(want, event.Message); diff != "" {
 		t.Error(diff)

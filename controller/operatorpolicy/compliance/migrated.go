@@ -29,14 +29,10 @@ const migrationGrace = 30 * time.Second
 // migrated returns what shows that OLM v1 manages the operator in place of a Subscription, or is about to; nil if
 // nothing does. A ClusterExtension counts before a ClusterObjectSet: the tool creates it last.
 func (e *evaluation) migrated() *olm.Migrated {
-	i := slices.IndexFunc(e.Migrated, func(m *olm.Migrated) bool { return m.Kind == olm.KindClusterExtension })
-	switch {
-	case i >= 0:
-		return e.Migrated[i]
-	case len(e.Migrated) > 0:
-		return e.Migrated[0]
+	if len(e.Migrated) == 0 {
+		return nil
 	}
-	return nil
+	return e.Migrated[0] // they are sorted by kind
 }
 
 // inOLMv1 is the condition on a Subscription that is missing since OLM v1 manages the operator: the policy creates none,

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
@@ -304,7 +305,7 @@ const (
 // filter after OLM has written it to the status.
 func targetsOf(group map[string]any) (targets []string, known bool) {
 	spec := object(group, "spec")
-	if targets = stringsIn(spec["targetNamespaces"]); len(targets) > 0 {
+	if targets, _, _ = unstructured.NestedStringSlice(spec, "targetNamespaces"); len(targets) > 0 {
 		return targets, true
 	}
 	if stream.Withheld(spec["targetNamespaces"]) {
@@ -313,7 +314,7 @@ func targetsOf(group map[string]any) (targets []string, known bool) {
 	if selector, _ := spec["selector"].(map[string]any); operatorpolicy.EmptySelector(selector) && !stream.Withheld(spec["selector"]) {
 		return nil, true
 	}
-	targets = stringsIn(object(group, "status")["namespaces"])
+	targets, _, _ = unstructured.NestedStringSlice(group, "status", "namespaces") // none if it is no list
 	return targets, len(targets) > 0
 }
 

@@ -2,6 +2,7 @@ package compliance
 
 import (
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -110,51 +111,43 @@ func (k *removalKind) condition(items []item) Condition {
 	has := func(states ...removalState) bool {
 		return slices.ContainsFunc(items, func(i item) bool { return slices.Contains(states, i.removalState) })
 	}
-	outcome := ""
+	clauses := k.clauses(items)
 	switch {
 	case has(going, refused, unsure):
-		outcome, f.Status = "Present", metav1.ConditionFalse
+		f.Reason, f.Status = k.kind+"Present", metav1.ConditionFalse
 	case has(deleting):
-		outcome, f.Status = "Deleting", metav1.ConditionFalse
+		f.Reason, f.Status = k.kind+"Deleting", metav1.ConditionFalse
 	case has(deleted):
-		outcome = "Deleted"
+		f.Reason = k.kind + "Deleted"
 	case has(staying):
-		outcome = "Kept"
+		f.Reason = k.kind + "Kept"
 	case len(items) == 0:
 		return f
+	default: // none is selected
+		clauses = slices.Insert(clauses, 0, f.Message)
 	}
-	if outcome != "" {
-		f.Reason, f.Message = k.kind+outcome, ""
-	}
-	f.Related = nil
+	f.Message, f.Related = strings.Join(clauses, "; "), nil
 	for _, i := range items {
 		f.Related = append(f.Related, k.describe(i))
-	}
-	for _, clause := range k.clauses(items) {
-		if f.Message != "" {
-			f.Message += "; "
-		}
-		f.Message += clause
 	}
 	return f
 }
 
 // clauses returns one clause for all items that share a removal state and its cause.
 func (k *removalKind) clauses(items []item) []string {
+	var alike [][]item
+	for _, next := range items {
+		n := slices.IndexFunc(alike, func(some []item) bool {
+			return some[0].removalState == next.removalState && some[0].why == next.why
+		})
+		if n < 0 {
+			n, alike = len(alike), append(alike, nil)
+		}
+		alike[n] = append(alike[n], next)
+	}
 	var clauses []string
-	said := make([]bool, len(items))
-	for n, first := range items {
-		if said[n] {
-			continue
-		}
-		var alike []item
-		for m := n; m < len(items); m++ {
-			if items[m].removalState == first.removalState && items[m].why == first.why {
-				alike = append(alike, items[m])
-				said[m] = true
-			}
-		}
-		clauses = append(clauses, k.clause(first, alike))
+	for _, some := range alike {
+		clauses = append(clauses, k.clause(some[0], some))
 	}
 	return clauses
 }

@@ -11,6 +11,7 @@ import (
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
@@ -185,7 +186,8 @@ func (s *site) input() *Input {
 			}
 			return &olm.CatalogSource{Metadata: olm.ObjectMeta{Namespace: c.Namespace, Name: c.Name, UID: "uid-hub"}}
 		},
-		Now: s.now,
+		Package: func(olm.Catalog) *catalog.Package { return nil },
+		Now:     s.now,
 	}
 }
 
@@ -265,7 +267,7 @@ func (s *site) turn(t *testing.T) (Outcome, *Event) {
 		s.delete(a)
 		after.Replace(a.Done)
 	}
-	status, event := Finish(in, after, 0)
+	status, event := Finish(in, after, 10)
 	raw, err := json.Marshal(status)
 	if err != nil {
 		t.Fatal(err)

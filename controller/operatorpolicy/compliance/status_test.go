@@ -122,7 +122,7 @@ func TestFinishWholeStatus(t *testing.T) {
 
 func TestFinishTransitionTimes(t *testing.T) {
 	in := finishing()
-	first, _ := Finish(in, Outcome{Conditions: good()}, 0)
+	first, _ := Finish(in, Outcome{Conditions: good()}, 10)
 	began := metav1.NewTime(noon.Truncate(time.Second))
 	olms := metav1.NewTime(noon.Add(-time.Hour).Truncate(time.Second))
 	for name, c := range map[string]struct {
@@ -144,7 +144,7 @@ func TestFinishTransitionTimes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			conditions := good()
 			c.edit(&conditions[2])
-			status, _ := Finish(later(t, in, first, time.Minute), Outcome{Conditions: conditions}, 0)
+			status, _ := Finish(later(t, in, first, time.Minute), Outcome{Conditions: conditions}, 10)
 			got := meta.FindStatusCondition(status.Conditions, TypeSubscription)
 			if !got.LastTransitionTime.Equal(&c.want) {
 				t.Errorf("%s, want %s", got.LastTransitionTime, c.want)
@@ -164,7 +164,7 @@ func TestFinishDropsWhatNoFindingCovers(t *testing.T) {
 		relatedTo(kindDeployment, "old", "2"), relatedTo(kindOperatorGroup, "kept", "3")}
 	conditions := good()
 	conditions[1].KeepRelated = true
-	status, _ := Finish(in, Outcome{Conditions: conditions}, 0)
+	status, _ := Finish(in, Outcome{Conditions: conditions}, 10)
 	if meta.FindStatusCondition(status.Conditions, "CatalogSourcesUnknownState") != nil {
 		t.Error("a stale condition is left (R-ST-8)")
 	}
@@ -180,7 +180,7 @@ func TestFinishDropsWhatNoFindingCovers(t *testing.T) {
 func TestFinishHasOneConditionOfAType(t *testing.T) {
 	conditions := append(good(), Condition{Type: TypeSubscription, Status: metav1.ConditionTrue, Reason: "Later",
 		Message: "later"})
-	status, _ := Finish(finishing(), Outcome{Conditions: conditions}, 0)
+	status, _ := Finish(finishing(), Outcome{Conditions: conditions}, 10)
 	seen := map[string]string{}
 	for _, c := range status.Conditions {
 		if seen[c.Type] != "" {
@@ -216,7 +216,7 @@ func TestFinishRelatedObjects(t *testing.T) {
 	conditions[1].Related = []policyv1beta2.RelatedObject{related(kindOperatorGroup, "same", "1",
 		createdMark(kindOperatorGroup, olm.ObjectMeta{Namespace: "shop", Name: "same"}, "targetNamespaces")),
 		related(kindOperatorGroup, "named", "", "")}
-	status, _ := Finish(in, Outcome{Conditions: conditions}, 0)
+	status, _ := Finish(in, Outcome{Conditions: conditions}, 10)
 	want := []policyv1beta2.RelatedObject{
 		relatedTo(kindOperatorGroup, "named", ""), mark(relatedTo(kindOperatorGroup, "same", "1")),
 		relatedTo(kindSubscription, "a", "4"), relatedTo(kindSubscription, "anew", "3"),
@@ -229,7 +229,7 @@ func TestFinishRelatedObjects(t *testing.T) {
 
 func TestFinishEventsAndHistory(t *testing.T) {
 	in := finishing()
-	first, _ := Finish(in, Outcome{Conditions: good()}, 0)
+	first, _ := Finish(in, Outcome{Conditions: good()}, 10)
 	changed := saying(good(), TypeDeployment, metav1.ConditionFalse, "down")
 	for name, c := range map[string]struct {
 		edit       func(*Input)
@@ -252,7 +252,7 @@ func TestFinishEventsAndHistory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			next := later(t, in, first, time.Minute)
 			c.edit(next)
-			status, event := Finish(next, Outcome{Conditions: c.conditions}, 0)
+			status, event := Finish(next, Outcome{Conditions: c.conditions}, 10)
 			got := ""
 			if event != nil {
 				got = event.Type

@@ -266,7 +266,7 @@ func (o *Origin) comesFrom(p *operatorpolicy.Policy) bool {
 		func(s *olm.Subscription) bool { return s.Spec.Package != p.Package || !p.AllowsCatalog(s.Catalog()) }) {
 		return false
 	}
-	plan := o.plan()
+	plan := newestFor(o.Namespace.Plans(), o.CSV.Metadata.Name) // nil if it was deleted: OLM retains few of them
 	return plan == nil || plan.Spec.Approved && !preceded(plan, o.CSV) &&
 		p.AllowsCatalog(cmp.Or(planCatalog(plan, o.CSV.Metadata.Name), followers[0].Catalog()))
 }
@@ -274,18 +274,6 @@ func (o *Origin) comesFrom(p *operatorpolicy.Policy) bool {
 // followers returns the Subscriptions that have installed, or move to, the original.
 func (o *Origin) followers() []*olm.Subscription {
 	return filter(o.Namespace.Subscriptions(), func(s *olm.Subscription) bool { return s.Follows(o.CSV.Metadata.Name) })
-}
-
-// plan returns the newest plan that installs the original, nil if it was deleted: OLM retains few of them.
-func (o *Origin) plan() *olm.InstallPlan {
-	var newest *olm.InstallPlan
-	for _, plan := range o.Namespace.Plans() {
-		if slices.Contains(plan.Spec.CSVNames, o.CSV.Metadata.Name) &&
-			(newest == nil || plan.Spec.Generation > newest.Spec.Generation) {
-			newest = plan
-		}
-	}
-	return newest
 }
 
 // preceded reports whether a ClusterServiceVersion is older than the plan that should have installed it. The status of
@@ -365,7 +353,7 @@ func (e *evaluation) catalogProblems() []string {
 		!inPart || e.manifest != nil {
 		return nil
 	}
-	other := e.Input.manifest(olm.Catalog{})
+	other := e.Package(olm.Catalog{})
 	if other == nil {
 		return nil // the package may still appear in any catalog
 	}

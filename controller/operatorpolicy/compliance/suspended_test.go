@@ -54,7 +54,7 @@ func TestSuspended(t *testing.T) {
 			if len(waits) != len(tc.waits) || len(waits) > 0 && waits[0] != tc.waits[0] {
 				t.Errorf("made to wait are %v, want %v", waits, tc.waits)
 			}
-			status, event := Finish(in, out, 0)
+			status, event := Finish(in, out, 10)
 			const message = "Pending; the policy waits for what Policy policies/app depends on; until then nothing is approved, created or removed for it"
 			if status.Compliant != policyv1beta2.Pending || status.History[0].Message != message {
 				t.Errorf("status is %s, %v", status.Compliant, status.History)
@@ -73,11 +73,11 @@ func TestSuspended(t *testing.T) {
 // TestResumed covers a policy whose dependencies are met again: no trace of the suspension is left.
 func TestResumed(t *testing.T) {
 	waiting := input(ready, enforced, pending, subscription("etcd"))
-	status, _ := Finish(waiting, Evaluate(waiting), 0)
+	status, _ := Finish(waiting, Evaluate(waiting), 10)
 	in := input(ready, enforced, subscription("etcd"))
 	in.Policy.Status = status
 	out := Evaluate(in)
-	resumed, event := Finish(in, out, 0)
+	resumed, event := Finish(in, out, 10)
 	if resumed.Compliant == policyv1beta2.Pending || meta.FindStatusCondition(resumed.Conditions, TypeDependencies) != nil ||
 		event == nil {
 		t.Errorf("status is %s, %v", resumed.Compliant, resumed.Conditions)
@@ -87,7 +87,7 @@ func TestResumed(t *testing.T) {
 // TestSuspendedAndInvalid is NonCompliant, which takes precedence over pending.
 func TestSuspendedAndInvalid(t *testing.T) {
 	in := input(ready, enforced, pending, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Name = "" }))
-	status, _ := Finish(in, Evaluate(in), 0)
+	status, _ := Finish(in, Evaluate(in), 10)
 	if status.Compliant != policyv1beta2.NonCompliant {
 		t.Errorf("it is %s", status.Compliant)
 	}
