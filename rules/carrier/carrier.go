@@ -114,11 +114,9 @@ func OfStep(csv *olm.CSV, plan *olm.InstallPlan, ns *state.Namespace, byOLM bool
 	step.attribute(ns) // of a bundle by reference the plan did not have spec.release
 	if byOLM && !step.Described {
 		// a plan without properties: OLM writes the bundle's properties into the object
-		own := OfCSV(csv, ns, false)
-		own.Catalogs, own.Catalog, own.Plan, own.BypassesOLM = step.Catalogs, step.Catalog, plan, false
-		own.image, own.images, own.step = step.image, step.images, step.step
-		own.Grants, own.Referring, own.Inline, own.Exact = step.Grants, step.Referring, step.Inline, step.Exact
-		step = *own
+		step.Unknown, step.Ambiguous, step.Package = "", false, ""
+		step.describe(csv.Metadata.Annotations.Properties)
+		step.attribute(ns)
 	}
 	if !byOLM {
 		if step.Inline && !step.Exact {

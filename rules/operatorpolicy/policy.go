@@ -167,9 +167,7 @@ func (p *Policy) Origin() fair.Origin {
 
 // Record records a finding of a policy in a verdict.
 func (p *Policy) Record(v *verdict.Verdict, id verdict.RuleID, f verdict.Finding) {
-	if !f.Silent() {
-		v.Record(id, p.Ref(), p.Enforced, f)
-	}
+	v.Record(id, p.Ref(), p.Enforced, f)
 }
 
 // Unreadable returns why nothing that the policy governs is let through; "" if the policy can be judged by.
@@ -345,23 +343,12 @@ func (p *Policy) unfit(errs field.ErrorList) (unfit field.ErrorList) {
 	return unfit
 }
 
-// templatedField returns the field of a templated part that a path leads to or below: what follows may be of the value.
+// templatedField returns the field of the spec, or of a part of it, that a path leads to or below: what follows may be of
+// the value.
 func templatedField(path string) string {
-	for _, part := range TemplatedParts {
-		rest, ok := strings.CutPrefix(path, part.Path)
-		switch {
-		case !ok || rest != "" && rest[0] != '.' && rest[0] != '[':
-		case rest == "" || rest[0] == '[':
-			return part.Path
-		default:
-			end := strings.IndexAny(rest[1:], ".[")
-			if end < 0 {
-				return path
-			}
-			return path[:len(part.Path)+1+end]
-		}
-	}
-	return "spec"
+	path, _, _ = strings.Cut(path, "[")
+	names := strings.Split(path, ".")
+	return strings.Join(names[:min(len(names), 3)], ".")
 }
 
 // restore sets a field of a templated part, as templatedField names it, to its value in another spec: of an
