@@ -33,7 +33,6 @@ func OfPlan(plan *olm.InstallPlan, ns *state.Namespace) []Bundle {
 		}
 		return &csvs[i]
 	}
-	var granted []int
 	for _, name := range plan.Spec.CSVNames {
 		at(name)
 	}
@@ -47,9 +46,6 @@ func OfPlan(plan *olm.InstallPlan, ns *state.Namespace) []Bundle {
 	}
 	for i := range plan.Status.Steps {
 		r := &plan.Status.Steps[i].Resource
-		if r.IsRBAC() {
-			granted = append(granted, i)
-		}
 		if r.Kind != olm.KindClusterServiceVersion {
 			continue
 		}
@@ -64,8 +60,10 @@ func OfPlan(plan *olm.InstallPlan, ns *state.Namespace) []Bundle {
 			c.step = r
 		}
 	}
-	for _, i := range granted {
-		grant(csvs, &plan.Status.Steps[i])
+	for i := range plan.Status.Steps {
+		if step := &plan.Status.Steps[i]; step.Resource.IsRBAC() {
+			grant(csvs, step)
+		}
 	}
 	for i := range csvs {
 		csvs[i].Inline = csvs[i].Spec != nil

@@ -279,11 +279,7 @@ func TemplatesEnabled(op *policyv1beta2.OperatorPolicy) bool {
 // DependsOnCluster reports whether the meaning of a policy depends on cluster state: it has template text to resolve,
 // or does not set its namespace.
 func DependsOnCluster(op *policyv1beta2.OperatorPolicy) bool {
-	return dependsOnCluster(&op.Spec, TemplatesEnabled(op))
-}
-
-func dependsOnCluster(spec *policyv1beta2.OperatorPolicySpec, templates bool) bool {
-	return spec.Subscription.Namespace == "" || templates && hasTemplate(Templates(spec))
+	return op.Spec.Subscription.Namespace == "" || TemplatesEnabled(op) && hasTemplate(Templates(&op.Spec))
 }
 
 // hasTemplate reports whether the JSON of a value contains template text.
