@@ -196,7 +196,7 @@ func runScenario(t *testing.T, s *scenario.Scenario) {
 	}
 	said := got.message + "\n" + strings.Join(got.warnings, "\n")
 	for _, id := range s.Rules {
-		if !strings.Contains(said, "("+string(id)+")") && !strings.HasPrefix(string(id), "deletion/") {
+		if !strings.Contains(said, "("+string(id)+")") && !id.ForDeletions() {
 			t.Errorf("rule %s did not speak", id)
 		}
 	}

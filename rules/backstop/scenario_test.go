@@ -82,7 +82,7 @@ func TestScenarios(t *testing.T) {
 				t.Errorf("the API server answers by itself\n%s\nwant\n%s", got, s.Backstop)
 			}
 			for _, id := range s.Rules {
-				if strings.HasPrefix(string(id), "deletion/") && !strings.Contains(got, "("+string(id)+")") {
+				if id.ForDeletions() && !strings.Contains(got, "("+string(id)+")") {
 					t.Errorf("rule %s did not speak", id)
 				}
 			}
@@ -108,7 +108,7 @@ func TestSameWordsAsTheGate(t *testing.T) {
 	}
 	for _, s := range scenarios {
 		for _, m := range advice.FindAllStringSubmatch(s.Backstop, -1) {
-			if strings.HasPrefix(m[1], "deletion/") || m[1] == "bundle/dependency-pending" {
+			if verdict.RuleID(m[1]).ForDeletions() || m[1] == "bundle/dependency-pending" {
 				continue
 			}
 			compared++

@@ -19,6 +19,9 @@ type RuleID string
 // OfGate reports whether a rule is about the gate or the review, not about the object.
 func (id RuleID) OfGate() bool { return strings.HasPrefix(string(id), "gate/") }
 
+// ForDeletions reports whether a rule is on deletions: the API server judges by it, and no webhook does.
+func (id RuleID) ForDeletions() bool { return strings.HasPrefix(string(id), "deletion/") }
+
 // Outcomes are the possible effects of a rule under an enforcing policy, the most common first: Deny refuses for as long as
 // the policy exists, Hold until something else has happened, and Warn never refuses. Under an informing policy each is a
 // warning.

@@ -109,11 +109,8 @@ func (v *Verdict) Refusal() string { return v.Object + ": " + v.Note() }
 // which clients decode what looks like an encoded word of RFC 2047: its beginning is escaped, so that nothing hidden is
 // decoded.
 func (v *Verdict) WarningTexts() []string {
-	if len(v.Changes)+len(v.Warnings) == 0 {
-		return nil
-	}
 	const most = 20 // the API server truncates all warnings of a response together at 4 KiB
-	texts := make([]string, 0, min(len(v.Changes)+len(v.Warnings), most+2))
+	var texts []string
 	add := func(message string) {
 		texts = append(texts, strings.ReplaceAll(v.Object+": "+message, "=?", `\x3d?`))
 	}
