@@ -179,24 +179,24 @@ func OutsideWindow(now time.Time, what string, p *operatorpolicy.Policy) verdict
 	if when.Open {
 		return verdict.Finding{}
 	}
-	var waits []string
+	var reasons []string
 	if f := when.Freeze; f != nil {
 		frozen := "approvals are frozen until " + f.End.Format(time.RFC3339)
 		if f.Reason != "" {
 			frozen += " (" + text.Quote(f.Reason) + ")"
 		}
-		waits = append(waits, frozen)
+		reasons = append(reasons, frozen)
 	}
 	switch opens := when.Opens.Format(time.RFC3339); {
 	case when.Opens.IsZero():
-		waits = append(waits, "no approval window opens within five years; change spec.approvalWindows or spec.freezes")
+		reasons = append(reasons, "no approval window opens within five years; change spec.approvalWindows or spec.freezes")
 	case when.Window != nil:
-		waits = append(waits, "waits for the next approval window, which is open at "+opens+" (cron "+
+		reasons = append(reasons, "waits for the next approval window, which is open at "+opens+" (cron "+
 			when.Window.String()+")")
 	case !when.Opens.Equal(when.Freeze.End):
-		waits = append(waits, "approvals are allowed at "+opens)
+		reasons = append(reasons, "approvals are allowed at "+opens)
 	}
-	return verdict.OnHold(what, strings.Join(waits, "; "))
+	return verdict.OnHold(what, strings.Join(reasons, "; "))
 }
 
 func heldUpgrade(in planned, p *operatorpolicy.Policy) verdict.Finding {

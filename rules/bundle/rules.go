@@ -224,7 +224,7 @@ func nameChannel(in verdict.EditInput) []verdict.PatchOperation {
 	return add("/spec/subscription/channel", in.Channel)
 }
 
-// set returns the edit that gives a field a value.
+// set returns the edit that sets a field.
 func set(path, value string) verdict.Edit {
 	return func(verdict.EditInput) []verdict.PatchOperation { return add(path, value) }
 }

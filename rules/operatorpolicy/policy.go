@@ -343,8 +343,10 @@ func (p *Policy) unfit(errs field.ErrorList) (unfit field.ErrorList) {
 // the value.
 func templatedField(path string) string {
 	path, _, _ = strings.Cut(path, "[")
-	names := strings.Split(path, ".")
-	return strings.Join(names[:min(len(names), 3)], ".")
+	if names := strings.SplitN(path, ".", 4); len(names) == 4 {
+		path = strings.TrimSuffix(path, "."+names[3])
+	}
+	return path
 }
 
 // restore sets a field of a templated part, as templatedField names it, to its value in another spec: of an

@@ -32,7 +32,7 @@ func (v *Verdict) ApprovalNote(by string) string {
 	for i := range v.CSVs {
 		parts = append(parts, v.CSVs[i].allowedBy())
 	}
-	return joined(parts)
+	return noteOf(parts)
 }
 
 // allowedBy returns why a ClusterServiceVersion does not keep a plan from being approved.
@@ -77,11 +77,11 @@ func Note(reasons []Reason) string {
 	for i := range reasons {
 		messages[i] = reasons[i].Message
 	}
-	return joined(messages)
+	return noteOf(messages)
 }
 
-// joined joins texts. A hostile object may cause any number of these; beyond a readable number they are counted.
-func joined(texts []string) string {
+// noteOf joins texts. A hostile object may cause any number of these; beyond a readable number they are counted.
+func noteOf(texts []string) string {
 	const most = 20
 	if more := len(texts) - most; more > 0 {
 		texts = append(texts[:most:most], fmt.Sprintf("and %d more", more))

@@ -106,19 +106,14 @@ func (e *Edits) tried(plan *olm.InstallPlan, key string, csv *state.Replacement,
 	namespace, name, _ := strings.Cut(key, "/")
 	return Edit{Source: r.Source, Rule: r.Rule, Edit: inWords(patch) + maintainedBy(policy),
 		Command: fmt.Sprintf("kubectl patch operatorpolicies.%s %s -n %s --type=json -p '%s'", dependency.PolicyGroup,
-			name, namespace,
-			strings.TrimSpace(operations.String()))}, true
+			name, namespace, strings.TrimSpace(operations.String()))}, true
 }
 
 // inWords returns the edits of a patch: "add \"etcd.v0.9.4\" to spec.versions", "spec.deprecated: Allow".
 func inWords(patch []verdict.PatchOperation) string {
 	words := make([]string, len(patch))
 	for i, o := range patch {
-		path, isItem := strings.CutSuffix(o.Path, "/-")
-		field := strings.ReplaceAll(strings.TrimPrefix(path, "/"), "/", ".")
-		if list, isList := o.Value.([]any); isList {
-			o.Value, isItem = list[0], true
-		}
+		field, isItem := strings.CutSuffix(strings.ReplaceAll(o.Path[1:], "/", "."), ".-")
 		words[i] = field + ": " + text.Name(fmt.Sprint(o.Value))
 		if isItem {
 			words[i] = "add " + text.Quote(fmt.Sprint(o.Value)) + " to " + field
