@@ -159,16 +159,16 @@ func (g *Gate) report(about *corev1.ObjectReference, user string, v *verdict.Ver
 func eventOf(v *verdict.Verdict, user string) (event events.Event, ok bool) {
 	switch {
 	case v.Decision != verdict.Allow:
-		return events.Event{Reason: events.Denied, Action: events.Update, Warning: true, Note: v.Note(events.MaxNote),
+		return events.Event{Reason: events.Denied, Action: events.Update, Warning: true, Note: v.Note(),
 			Related: v.Policy().Reference()}, len(v.Reasons) > 0 && !v.Reasons[0].Rule.OfGate()
 	case len(v.CSVs) == 0:
 		return events.Event{}, false
 	}
-	if note := v.OverrideNote(user, events.MaxNote); note != "" {
+	if note := v.OverrideNote(user); note != "" {
 		return events.Event{Reason: events.Overridden, Action: events.Approve, Warning: true, Note: note,
 			Related: v.Policy().Reference()}, true
 	}
-	return events.Event{Reason: events.Approved, Action: events.Approve, Note: v.ApprovalNote(user, events.MaxNote)},
+	return events.Event{Reason: events.Approved, Action: events.Approve, Note: v.ApprovalNote(user)},
 		true
 }
 

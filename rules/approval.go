@@ -63,7 +63,7 @@ func (a *Approval) Should() bool {
 }
 
 // Note returns why the loop does not approve a plan, as Verdict.Note does.
-func (a *Approval) Note(most int) string { return verdict.Note(a.Why(), most) }
+func (a *Approval) Note() string { return verdict.Note(a.Why()) }
 
 // Why returns why the loop does not approve the plan: what refuses it, as at admission, then the ClusterServiceVersions
 // that are not wanted for another reason.

@@ -87,7 +87,7 @@ func TestException(t *testing.T) {
 				named) && name != "one of two rules" {
 				t.Errorf("warnings %q, want %q", warnings, named)
 			}
-			if note := v.ApprovalNote("", 1000); test.refused == "" && !strings.Contains(note, named) {
+			if note := v.ApprovalNote(""); test.refused == "" && !strings.Contains(note, named) {
 				t.Errorf("the event on the approval is %q", note)
 			}
 			forbidden, _ := bundle.Forbids(p, "etcd.v0.9.4", "0.9.4",

@@ -214,7 +214,7 @@ func (in *preview) catalog() {
 	case !c.Holds():
 		in.ineffective("spec.catalog holds nothing",
 			"write spec.catalog.image or jump: "+string(policyv1beta2.CatalogHold)+", or remove spec.catalog")
-	case op.Spec.Catalog.MaxChangedPackages > 0 && !c.HoldJump:
+	case op.Spec.Catalog.MaxChangedPackages > 0 && !c.HoldsJump():
 		in.ineffective("spec.catalog.maxChangedPackages has no effect without spec.catalog.jump: "+
 			string(policyv1beta2.CatalogHold),
 			"write that, or remove it")

@@ -153,7 +153,7 @@ type hold struct {
 
 // holdOf returns the hold of a plan that is not approved.
 func holdOf(plan *olm.InstallPlan, judged *rules.Approval) hold {
-	return hold{plan: plan, note: judged.Note(events.MaxNote), policy: judged.Verdict.Policy()}
+	return hold{plan: plan, note: judged.Note(), policy: judged.Verdict.Policy()}
 }
 
 // hold sets the held plans. Those that are held for the same reason as before are held since then.
@@ -189,7 +189,7 @@ func (r *Controller) reportHolds(namespace string, held []hold) (after time.Dura
 // reportApproval records an event on a plan that the loop has approved.
 func (r *Controller) reportApproval(plan *olm.InstallPlan, v *verdict.Verdict) {
 	r.Events.Record(events.Event{Regarding: planReference(plan), Reason: events.Approved, Action: events.Approve,
-		Note: v.ApprovalNote("", events.MaxNote)})
+		Note: v.ApprovalNote("")})
 }
 
 func planReference(plan *olm.InstallPlan) corev1.ObjectReference {

@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"slices"
 	"time"
 
 	"github.com/opgate/opgate/internal/text"
@@ -24,20 +25,19 @@ func isListed(c *carrier.Bundle, l *operatorpolicy.VersionList) (match, known bo
 }
 
 func unlistedCSV(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding {
-	if !p.Versions.Binds(c.Name) {
-		if p.MayBring(c.Name) {
-			return verdict.Finding{}
-		}
-		return verdict.NotAllowed(text.Name(c.Name), p.AcceptedVersions())
-	}
-	if match, _ := isListed(c, &p.Versions); match {
-		return verdict.Finding{}
-	}
 	what := text.Name(c.Name)
-	if digest, unknown := c.Digest(); unknown == "" {
-		what += "@" + digest
-	} else {
-		what += ", " + unknown + ","
+	if p.Versions.Binds(c.Name) {
+		digest, unknown := c.Digest()
+		switch {
+		case p.Versions.BindsTo(c.Name, digest):
+			return verdict.Finding{}
+		case unknown == "":
+			what += "@" + digest
+		default:
+			what += ", " + unknown + ","
+		}
+	} else if p.MayBring(c.Name) {
+		return verdict.Finding{}
 	}
 	return verdict.NotAllowed(what, p.AcceptedVersions())
 }
@@ -56,20 +56,9 @@ func outOfRangeCSV(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding 
 		return verdict.OnHold(text.Name(c.Name)+", whose "+err.Error()+",", allowed)
 	case !in:
 		return verdict.NotAllowed(text.Name(c.Name)+" (version "+olm.VersionText(text.Name(c.Version), c.Release)+")",
-			allowed+suffixed(c, p))
+			allowed)
 	}
 	return verdict.Finding{}
-}
-
-// suffixed returns the range that was probably meant where the suffix of a version decides over it, else nothing.
-func suffixed(c *carrier.Bundle, p *operatorpolicy.Policy) string {
-	if p.VersionRange != nil {
-		if wider := p.VersionRange.WithSuffixes(c.Version); wider != "" {
-			return ", which has " + text.Name(c.Version) + " before the version without its suffix: write " +
-				text.Quote(wider) + " if suffixes are to count as the version"
-		}
-	}
-	return ""
 }
 
 // Covers reports whether a musthave policy wants a ClusterServiceVersion of its package to be installed; if not,
@@ -88,7 +77,7 @@ func forbiddenCSV(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding {
 	switch match, known := matches(p, c); {
 	case match:
 		return verdict.Finding{Decision: verdict.Deny, What: text.Name(c.Name) + " is forbidden",
-			Accepted: "the policy is mustnothave for " + p.ForbiddenText() + suffixed(c, p)}
+			Accepted: "the policy is mustnothave for " + p.ForbiddenText()}
 	case !known:
 		missing := "its version or catalog is not known"
 		if _, shown := isListed(c, &p.Versions); !shown {
@@ -114,18 +103,14 @@ func matches(p *operatorpolicy.Policy, c *carrier.Bundle) (match, known bool) {
 			return false, true
 		}
 	}
-	if p.Catalog.Name == "" && p.Catalog.Namespace == "" {
-		return listed, shown
-	}
-	if len(c.Catalogs) == 0 {
+	switch {
+	case p.Catalog == (olm.Catalog{}):
+	case len(c.Catalogs) == 0:
 		return false, false // what bypasses OLM may be that of any catalog
+	case !slices.ContainsFunc(c.Catalogs, p.AllowsCatalog):
+		return false, true
 	}
-	for _, catalog := range c.Catalogs {
-		if p.AllowsCatalog(catalog) {
-			return listed, shown
-		}
-	}
-	return false, true
+	return listed, shown
 }
 
 // Forbids reports whether a mustnothave policy matches a ClusterServiceVersion of its package; known is false if that

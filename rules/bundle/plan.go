@@ -253,9 +253,9 @@ func recordOn(
 func setAside(
 	v *verdict.Verdict, e *operatorpolicy.Exception, id verdict.RuleID, from verdict.PolicyRef, f verdict.Finding,
 ) {
-	v.WarnExcepted(verdict.Reason{Rule: RuleException, Source: from.String(), From: from, Field: f.Field,
-		Message: verdict.Sentence("set aside by "+e.Text(from.String()), RuleException,
-			verdict.Sentence(f.What+" by "+from.String(), id, f.Accepted))})
+	v.Add(RuleException, verdict.Finding{From: from, Excepted: true, Field: f.Field,
+		What:     "set aside by " + e.Text(from.String()),
+		Accepted: verdict.Sentence(f.What+" by "+from.String(), id, f.Accepted)})
 }
 
 // recordConstraintOn records that a bundle violates a Constraint. If an exception sets that aside, it is a warning. A

@@ -1,7 +1,6 @@
 package bundle
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -18,89 +17,74 @@ import (
 // heldCatalogDigest holds what a catalog offers whose image is not accepted: behind a tag it changes without a change
 // of the CatalogSource.
 func heldCatalogDigest(in planned, p *operatorpolicy.Policy) verdict.Finding {
-	c := in.c
-	if p.CatalogImages == nil || !p.CatalogImages.HoldImage {
+	if !p.CatalogImages.HoldsImage() {
 		return verdict.Finding{}
 	}
-	digest, held := catalogImage(in, p)
-	if held != "" {
-		return verdict.OnHold(text.Name(c.Name), held)
+	digest, held := unacceptedImage(in, p)
+	if digest == "" {
+		return held
 	}
-	if slices.Contains(p.CatalogImages.Accepted, digest) {
-		return verdict.Finding{}
-	}
-	return verdict.OnHold(text.Name(c.Name), facts.CatalogName(c.Catalog)+" runs image "+digest+"; add that to "+
+	return verdict.OnHold(text.Name(in.c.Name), facts.CatalogName(in.c.Catalog)+" runs image "+digest+"; add that to "+
 		acceptedImages+" once it is reviewed, "+p.CatalogImages.AcceptedText()).Accepting(digest)
 }
 
 // heldCatalogJump holds what a catalog offers after an image that changed more than usual.
 func heldCatalogJump(in planned, p *operatorpolicy.Policy) verdict.Finding {
-	c := in.c
-	if p.CatalogImages == nil || !p.CatalogImages.HoldJump {
+	if !p.CatalogImages.HoldsJump() {
 		return verdict.Finding{}
 	}
-	digest, held := catalogImage(in, p)
-	switch {
-	case held != "" && p.CatalogImages.HoldImage: // bundle/catalog-digest holds it
-		return verdict.Finding{}
-	case held != "":
-		return verdict.OnHold(text.Name(c.Name), held)
-	case slices.Contains(p.CatalogImages.Accepted, digest):
-		return verdict.Finding{}
+	digest, held := unacceptedImage(in, p)
+	if digest == "" {
+		return held
 	}
-	name := facts.CatalogName(c.Catalog)
-	history := in.Namespace.Facts().Histories[c.Catalog]
-	known := history.Newest() == digest
-	review := "; add " + digest + ", which it runs, to " + acceptedImages + " once it is reviewed"
-	switch {
-	case !known && p.CatalogImages.HoldImage: // bundle/catalog-digest holds it
-		return verdict.Finding{}
-	case !known:
-		return verdict.OnHold(text.Name(c.Name), "it is not known yet what the image that "+name+
-			" runs changes; waits until its packages are compared, or"+strings.TrimPrefix(review, ";")).Accepting(digest)
+	csv, name := text.Name(in.c.Name), facts.CatalogName(in.c.Catalog)
+	history := in.Namespace.Facts().Histories[in.c.Catalog]
+	review := " add " + digest + ", which it runs, to " + acceptedImages + " once it is reviewed"
+	if history.Newest() != digest {
+		return verdict.OnHold(csv, "it is not known yet what the image that "+name+
+			" runs changes; waits until its packages are compared, or"+review).Accepting(digest)
 	}
-	jump := history.Jump(p.CatalogImages.MaxChanged, p.CatalogImages.Accepted)
-	if jump == "" {
-		return verdict.Finding{}
+	if jump := history.Jump(p.CatalogImages.MaxChanged(), p.CatalogImages.Accepted); jump != "" {
+		return verdict.OnHold(csv, name+" has jumped: "+text.Escape(jump)+";"+review).Accepting(digest)
 	}
-	return verdict.OnHold(text.Name(c.Name), name+" has jumped: "+text.Escape(jump)+review).Accepting(digest)
+	return verdict.Finding{}
 }
 
 // acceptedImages is the field of a policy that accepts images of catalogs.
 const acceptedImages = "spec.catalog.accepted"
 
-// catalogImage returns the digest of the image that the catalog of a ClusterServiceVersion runs, or what it is held for
-// if that is not known.
-func catalogImage(in planned, p *operatorpolicy.Policy) (digest, held string) {
-	c := in.c
-	if c.Catalog == (olm.Catalog{}) {
-		return "", "its catalog is not known, or sources disagree about it; waits until the status of the plan names one"
+// unacceptedImage returns the digest of the image that the catalog of a ClusterServiceVersion runs; "" if it is accepted,
+// or not known, for which the bundle is held.
+func unacceptedImage(in planned, p *operatorpolicy.Policy) (digest string, held verdict.Finding) {
+	name := text.Name(in.c.Name)
+	if in.c.Catalog == (olm.Catalog{}) {
+		return "", verdict.OnHold(name,
+			"its catalog is not known, or sources disagree about it; waits until the status of the plan names one")
 	}
-	digest, unknown := in.Namespace.Facts().RunningDigest(c.Catalog)
-	if unknown != "" {
-		return "", unknown + "; " + p.CatalogImages.AcceptedText() + ", in " + acceptedImages
+	digest, unknown := in.Namespace.Facts().RunningDigest(in.c.Catalog)
+	switch {
+	case unknown != "":
+		return "", verdict.OnHold(name, unknown+"; "+p.CatalogImages.AcceptedText()+", in "+acceptedImages)
+	case slices.Contains(p.CatalogImages.Accepted, digest):
+		return "", verdict.Finding{}
 	}
-	return digest, ""
+	return digest, verdict.Finding{}
 }
 
 // foreignCSVCatalog refuses what comes from another catalog than the policy names.
 func foreignCSVCatalog(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding {
-	if p.Catalog.Name == "" && p.Catalog.Namespace == "" {
+	if p.Catalog == (olm.Catalog{}) {
 		return verdict.Finding{}
 	}
-	if c.BypassesOLM {
-		return verdict.NotAllowed(text.Name(c.Name)+", which comes from no catalog,", "allowed is "+p.CatalogText())
-	}
-	if len(c.Catalogs) == 0 {
-		return verdict.OnHold("the catalog of "+text.Name(c.Name)+" is not known and the plan", "allowed is "+
-			p.CatalogText())
-	}
-	for _, catalog := range c.Catalogs {
-		if !p.AllowsCatalog(catalog) {
-			return verdict.Finding{Decision: verdict.Deny, What: fmt.Sprintf("%s from catalog %s/%s is not allowed",
-				text.Name(c.Name), text.Name(catalog.Namespace), text.Name(catalog.Name)),
-				Accepted: "allowed is " + p.CatalogText()}
-		}
+	name, allowed := text.Name(c.Name), "allowed is "+p.CatalogText()
+	foreign := slices.IndexFunc(c.Catalogs, func(from olm.Catalog) bool { return !p.AllowsCatalog(from) })
+	switch {
+	case c.BypassesOLM:
+		return verdict.NotAllowed(name+", which comes from no catalog,", allowed)
+	case len(c.Catalogs) == 0:
+		return verdict.OnHold("the catalog of "+name+" is not known and the plan", allowed)
+	case foreign >= 0:
+		return verdict.NotAllowed(name+" from "+facts.CatalogName(c.Catalogs[foreign]), allowed)
 	}
 	return verdict.Finding{}
 }
@@ -109,13 +93,10 @@ func foreignPlanChannel(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	if p.Channel == "" {
 		return verdict.Finding{}
 	}
-	c := in.c
-	for _, s := range in.Namespace.Subscribers(c.Package) {
+	for _, s := range in.Namespace.Subscribers(in.c.Package) {
 		if s.Spec.Channel != p.Channel {
-			return verdict.Finding{Decision: verdict.Hold,
-				What: fmt.Sprintf("%s, from channel %s of subscription %s, is held", text.Name(c.Name),
-					text.Quote(s.Spec.Channel), s.Metadata.Name),
-				Accepted: "waits until it follows channel " + text.Name(p.Channel)}
+			return verdict.OnHold(text.Name(in.c.Name)+", from channel "+text.Quote(s.Spec.Channel)+" of subscription "+
+				s.Metadata.Name+",", "waits until it follows channel "+text.Name(p.Channel))
 		}
 	}
 	return verdict.Finding{}
@@ -167,22 +148,22 @@ func heldAge(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	if digest, _ := c.Digest(); p.Age.Urgent.Matches(c.Name, digest) {
 		return verdict.Finding{}
 	}
-	held := verdict.Finding{Decision: verdict.Hold, What: text.Name(c.Name) + " is held"}
 	seen, unknown := c.FirstSeen(in.Namespace)
 	ready := seen.Add(p.Age.Least)
 	urgent := "; in an emergency, name it in spec.urgent"
+	accepted := ""
 	switch {
 	case unknown != "":
-		held.Accepted = unknown + ", and spec.minimumAge is " + p.Age.Text + urgent
+		accepted = unknown + ", and spec.minimumAge is " + p.Age.Text + urgent
 	case in.Now.IsZero():
-		held.Accepted = "waits until the time is known, for spec.minimumAge"
+		accepted = "waits until the time is known, for spec.minimumAge"
 	case in.Now.Before(ready):
-		held.Accepted = facts.CatalogName(c.Catalog) + " has offered it since " + seen.Format(time.RFC3339) +
+		accepted = facts.CatalogName(c.Catalog) + " has offered it since " + seen.Format(time.RFC3339) +
 			", and it is old enough (" + p.Age.Text + ") at " + ready.Format(time.RFC3339) + urgent
 	default:
 		return verdict.Finding{}
 	}
-	return held
+	return verdict.OnHold(text.Name(c.Name), accepted)
 }
 
 // OutsideWindow holds something outside of the windows of a policy. The message names no time but those of the policy,
@@ -191,39 +172,31 @@ func OutsideWindow(now time.Time, what string, p *operatorpolicy.Policy) verdict
 	if !p.Calendar.Restricts() {
 		return verdict.Finding{}
 	}
-	held := verdict.Finding{Decision: verdict.Hold, What: what + " is held"}
 	if now.IsZero() {
-		held.Accepted = "waits until the time is known, for spec.approvalWindows and spec.freezes"
-		return held
+		return verdict.OnHold(what, "waits until the time is known, for spec.approvalWindows and spec.freezes")
 	}
 	when := p.Calendar.At(now)
 	if when.Open {
 		return verdict.Finding{}
 	}
-	frozen := ""
+	var reasons []string
 	if f := when.Freeze; f != nil {
-		frozen = "approvals are frozen until " + f.End.Format(time.RFC3339)
+		frozen := "approvals are frozen until " + f.End.Format(time.RFC3339)
 		if f.Reason != "" {
 			frozen += " (" + text.Quote(f.Reason) + ")"
 		}
+		reasons = append(reasons, frozen)
 	}
-	opens := when.Opens.Format(time.RFC3339)
-	switch {
+	switch opens := when.Opens.Format(time.RFC3339); {
 	case when.Opens.IsZero():
-		held.Accepted = "no approval window opens within five years; change spec.approvalWindows or spec.freezes"
-	case when.Window == nil && when.Opens.Equal(when.Freeze.End):
-		held.Accepted = frozen
-		return held
-	case when.Window == nil:
-		held.Accepted = "approvals are allowed at " + opens
-	default:
-		held.Accepted = "waits for the next approval window, which is open at " + opens + " (cron " +
-			when.Window.String() + ")"
+		reasons = append(reasons, "no approval window opens within five years; change spec.approvalWindows or spec.freezes")
+	case when.Window != nil:
+		reasons = append(reasons, "waits for the next approval window, which is open at "+opens+" (cron "+
+			when.Window.String()+")")
+	case !when.Opens.Equal(when.Freeze.End):
+		reasons = append(reasons, "approvals are allowed at "+opens)
 	}
-	if frozen != "" {
-		held.Accepted = frozen + "; " + held.Accepted
-	}
-	return held
+	return verdict.OnHold(what, strings.Join(reasons, "; "))
 }
 
 func heldUpgrade(in planned, p *operatorpolicy.Policy) verdict.Finding {

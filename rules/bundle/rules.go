@@ -108,7 +108,8 @@ var all = []rule{
 			"what its Policy depends on"},
 		progress: ByPolicy[planned]{Unreadable: suspended, Forbids: suspended, Allows: suspended}},
 	// An upgrade of an installed operator is held if upgrades are not approved.
-	{Rule: verdict.Rule{ID: RuleUpgrade, Outcomes: verdict.Holds, Override: true, Edit: approveUpgrades,
+	{Rule: verdict.Rule{ID: RuleUpgrade, Outcomes: verdict.Holds, Override: true,
+		Edit:    set("/spec/upgradeApproval", "Automatic"),
 		Summary: "the plan upgrades an installed operator and the policy's upgradeApproval is None"},
 		progress: ByPolicy[planned]{Allows: heldUpgrade}},
 	// A version that OLM resolved from another channel is not what the policy wants.
@@ -116,7 +117,8 @@ var all = []rule{
 		Summary: "the Subscription behind a ClusterServiceVersion follows another channel than the policy names"},
 		progress: ByPolicy[planned]{Allows: foreignPlanChannel}},
 	// What the catalog deprecates gets no fixes.
-	{Rule: verdict.Rule{ID: "bundle/deprecated", Outcomes: verdict.Holds, Override: true, Edit: allowDeprecated,
+	{Rule: verdict.Rule{ID: "bundle/deprecated", Outcomes: verdict.Holds, Override: true,
+		Edit:    set("/spec/deprecated", "Allow"),
 		Summary: "a ClusterServiceVersion of the plan, its channel or its package is deprecated, or not known not to be, and the policy's deprecated is Hold"},
 		progress: ByPolicy[planned]{Allows: heldDeprecated}},
 	// What another image of the catalog offers was not reviewed.
@@ -195,62 +197,53 @@ func suspended(in planned, p *operatorpolicy.Policy) verdict.Finding {
 	return state.Suspended(p.Pending, p.Waits, text.Name(in.c.Name))
 }
 
-func listVersion(in verdict.EditInput) (what string, patch []verdict.PatchOperation) {
-	return "add " + text.Quote(in.CSV) + " to spec.versions", []verdict.PatchOperation{add("/spec/versions/-", in.CSV)}
+func listVersion(in verdict.EditInput) []verdict.PatchOperation {
+	return add("/spec/versions/-", in.CSV)
 }
 
-func widenRange(in verdict.EditInput) (what string, patch []verdict.PatchOperation) {
+func widenRange(in verdict.EditInput) []verdict.PatchOperation {
 	written, _, _ := unstructured.NestedString(in.Policy, "spec", "versionRange") // another type ends in no edit
 	if in.Version == "" || written == "" {
-		return "", nil
+		return nil
 	}
-	wider := written + " || " + in.Version
-	return "spec.versionRange: " + text.Quote(wider), set("/spec/versionRange", wider)
+	return add("/spec/versionRange", written+" || "+in.Version)
 }
 
-func nameCatalog(in verdict.EditInput) (what string, patch []verdict.PatchOperation) {
-	c := in.Catalog
-	if c == (olm.Catalog{}) {
-		return "", nil
+func nameCatalog(in verdict.EditInput) []verdict.PatchOperation {
+	if in.Catalog == (olm.Catalog{}) {
+		return nil
 	}
-	return "spec.subscription.source: " + text.Name(c.Name) + " and sourceNamespace: " + text.Name(c.Namespace),
-		append(set("/spec/subscription/source", c.Name), set("/spec/subscription/sourceNamespace", c.Namespace)...)
+	return append(add("/spec/subscription/source", in.Catalog.Name),
+		add("/spec/subscription/sourceNamespace", in.Catalog.Namespace)...)
 }
 
-func nameChannel(in verdict.EditInput) (what string, patch []verdict.PatchOperation) {
+func nameChannel(in verdict.EditInput) []verdict.PatchOperation {
 	if in.Channel == "" {
-		return "", nil
+		return nil
 	}
-	return "spec.subscription.channel: " + text.Name(in.Channel), set("/spec/subscription/channel", in.Channel)
+	return add("/spec/subscription/channel", in.Channel)
 }
 
-func approveUpgrades(verdict.EditInput) (what string, patch []verdict.PatchOperation) {
-	return "spec.upgradeApproval: Automatic, which approves later upgrades as well", set("/spec/upgradeApproval", "Automatic")
-}
-
-func allowDeprecated(verdict.EditInput) (what string, patch []verdict.PatchOperation) {
-	return "spec.deprecated: Allow", set("/spec/deprecated", "Allow")
+// set returns the edit that sets a field.
+func set(path, value string) verdict.Edit {
+	return func(verdict.EditInput) []verdict.PatchOperation { return add(path, value) }
 }
 
 // accept returns the edit that adds the digest of a refusal to the list accepted in a field of the spec.
 func accept(field string) verdict.Edit {
-	return func(in verdict.EditInput) (what string, patch []verdict.PatchOperation) {
-		if in.Digest == "" {
-			return "", nil
+	return func(in verdict.EditInput) []verdict.PatchOperation {
+		path := "/spec/" + field + "/accepted"
+		accepted, _, _ := unstructured.NestedSlice(in.Policy, "spec", field, "accepted")
+		switch {
+		case in.Digest == "":
+			return nil
+		case accepted == nil:
+			return add(path, []any{in.Digest})
 		}
-		operation := add("/spec/"+field+"/accepted/-", in.Digest)
-		if accepted, _, _ := unstructured.NestedSlice(in.Policy, "spec", field, "accepted"); accepted == nil {
-			operation = add("/spec/"+field+"/accepted", []any{in.Digest})
-		}
-		return "add " + in.Digest + " to spec." + field + ".accepted", []verdict.PatchOperation{operation}
+		return add(path+"/-", in.Digest)
 	}
 }
 
-func add(path string, value any) verdict.PatchOperation {
-	return verdict.PatchOperation{Op: "add", Path: path, Value: value}
-}
-
-// set returns the patch that sets a field of the spec.
-func set(path, value string) []verdict.PatchOperation {
-	return []verdict.PatchOperation{add(path, value)}
+func add(path string, value any) []verdict.PatchOperation {
+	return []verdict.PatchOperation{{Op: "add", Path: path, Value: value}}
 }

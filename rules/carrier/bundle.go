@@ -231,16 +231,12 @@ func Read(n *state.Namespace, packages state.Packages, changes state.Changes) *s
 	holds := func(p *operatorpolicy.Policy) bool { return p.HoldDeprecated }
 	anyDeprecated, anyChange := set.Reads(constraint.Deprecation), set.Reads(constraint.ChangeSet)
 	unpacked := set.Reads(constraint.InCSV) && set.Depends(constraint.InCSV, n.ForConstraints())
-	r := state.Readings{}
-	if packages != nil && (anyDeprecated || slices.ContainsFunc(n.Policies(), holds)) {
-		r.Packages = map[state.PackageKey]*catalog.Package{}
-	}
-	if changes != nil && (anyChange || unpacked || slices.ContainsFunc(n.Policies(), reviews)) {
-		r.Changes = map[state.PlanKey]*state.PlanChanges{}
-	}
-	if r.Packages == nil && r.Changes == nil {
+	readsPackages := packages != nil && (anyDeprecated || slices.ContainsFunc(n.Policies(), holds))
+	readsChanges := changes != nil && (anyChange || unpacked || slices.ContainsFunc(n.Policies(), reviews))
+	if !readsPackages && !readsChanges {
 		return n
 	}
+	r := state.Readings{Packages: map[state.PackageKey]*catalog.Package{}, Changes: map[state.PlanKey]*state.PlanChanges{}}
 	for _, plan := range n.Plans() {
 		if plan.Finished() {
 			continue
@@ -248,14 +244,14 @@ func Read(n *state.Namespace, packages state.Packages, changes state.Changes) *s
 		compared, csvs := false, OfPlan(plan, n)
 		for i := range csvs {
 			c := &csvs[i]
-			if r.Packages != nil && c.Catalog != (olm.Catalog{}) && c.Package != "" &&
+			if readsPackages && c.Catalog != (olm.Catalog{}) && c.Package != "" &&
 				(anyDeprecated || slices.ContainsFunc(n.Governing(c.Package), holds)) {
 				r.Packages[state.PackageKey{Name: c.Package, Source: c.Catalog}] = packages(c.Package, c.Name, c.Catalog)
 			}
 			compared = compared || anyChange && c.Package != "" || unpacked && c.byReference() ||
 				slices.ContainsFunc(n.Governing(c.Package), reviews)
 		}
-		if r.Changes != nil && compared {
+		if readsChanges && compared {
 			r.Changes[state.KeyOf(plan)] = changes(plan, replacements(n, csvs, unpacked))
 		}
 	}

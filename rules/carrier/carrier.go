@@ -33,7 +33,6 @@ func OfPlan(plan *olm.InstallPlan, ns *state.Namespace) []Bundle {
 		}
 		return &csvs[i]
 	}
-	var granted []int
 	for _, name := range plan.Spec.CSVNames {
 		at(name)
 	}
@@ -47,9 +46,6 @@ func OfPlan(plan *olm.InstallPlan, ns *state.Namespace) []Bundle {
 	}
 	for i := range plan.Status.Steps {
 		r := &plan.Status.Steps[i].Resource
-		if r.IsRBAC() {
-			granted = append(granted, i)
-		}
 		if r.Kind != olm.KindClusterServiceVersion {
 			continue
 		}
@@ -64,8 +60,10 @@ func OfPlan(plan *olm.InstallPlan, ns *state.Namespace) []Bundle {
 			c.step = r
 		}
 	}
-	for _, i := range granted {
-		grant(csvs, &plan.Status.Steps[i])
+	for i := range plan.Status.Steps {
+		if step := &plan.Status.Steps[i]; step.Resource.IsRBAC() {
+			grant(csvs, step)
+		}
 	}
 	for i := range csvs {
 		csvs[i].Inline = csvs[i].Spec != nil
@@ -114,11 +112,9 @@ func OfStep(csv *olm.CSV, plan *olm.InstallPlan, ns *state.Namespace, byOLM bool
 	step.attribute(ns) // of a bundle by reference the plan did not have spec.release
 	if byOLM && !step.Described {
 		// a plan without properties: OLM writes the bundle's properties into the object
-		own := OfCSV(csv, ns, false)
-		own.Catalogs, own.Catalog, own.Plan, own.BypassesOLM = step.Catalogs, step.Catalog, plan, false
-		own.image, own.images, own.step = step.image, step.images, step.step
-		own.Grants, own.Referring, own.Inline, own.Exact = step.Grants, step.Referring, step.Inline, step.Exact
-		step = *own
+		step.Unknown, step.Ambiguous, step.Package = "", false, ""
+		step.describe(csv.Metadata.Annotations.Properties)
+		step.attribute(ns)
 	}
 	if !byOLM {
 		if step.Inline && !step.Exact {

@@ -48,18 +48,14 @@ func (e Expiry) At() (end time.Time, known bool) {
 func (e Expiry) Ended(now time.Time) string {
 	end, known := e.At()
 	switch {
-	case e.Value == "":
+	case e.Value == "" || known && !now.IsZero() && now.Before(end):
 		return ""
-	case !known && e.marked():
-		return strings.TrimSpace("ended " + e.Unmarked().at("at "))
-	case !known:
-		return "has an end that cannot be read, " + text.Quote(text.Truncate(e.Value, MaxShown))
-	case now.IsZero():
+	case known && now.IsZero():
 		return "ends " + e.at("at ") + ", and the time is not known"
-	case now.Before(end):
-		return ""
+	case known || e.marked():
+		return strings.TrimSpace("ended " + e.Unmarked().at("at "))
 	}
-	return "ended " + e.at("at ")
+	return "has an end that cannot be read, " + text.Quote(text.Truncate(e.Value, MaxShown))
 }
 
 // at returns the end after a word; "" if it is not known.
@@ -87,9 +83,7 @@ func (e Expiry) Mark() string { return EndedMark + " " + e.Value }
 
 // Unmarked returns the end without the mark, for what was written before it came.
 func (e Expiry) Unmarked() Expiry {
-	if end, found := strings.CutPrefix(e.Value, EndedMark+" "); found {
-		e.Value = end
-	}
+	e.Value = strings.TrimPrefix(e.Value, EndedMark+" ")
 	return e
 }
 
@@ -139,12 +133,9 @@ func Of(plan *olm.InstallPlan) []Expiry {
 // EndMarks returns the annotations by which it is recorded that the override or the consent of a plan has ended;
 // none if that is recorded, or has not come. The time is that of the leader.
 func EndMarks(plan *olm.InstallPlan, now time.Time) map[string]string {
-	var ended map[string]string
+	ended := map[string]string{}
 	for _, e := range Of(plan) {
 		if end, known := e.At(); known && !now.IsZero() && !now.Before(end) {
-			if ended == nil {
-				ended = map[string]string{}
-			}
 			ended[e.annotation] = e.Mark()
 		}
 	}

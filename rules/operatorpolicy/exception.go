@@ -160,8 +160,7 @@ func (l Exceptions) Names(id verdict.RuleID, now time.Time) []string {
 			names = append(names, e.versions.Names()...)
 		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return unique(names)
 }
 
 // NeedsDigest reports whether an exception names a ClusterServiceVersion with a digest.

@@ -129,29 +129,28 @@ func NotDigest(s string) string {
 // defaultMaxChanged is the default of spec.catalog.maxChangedPackages.
 const defaultMaxChanged = 50
 
-// CatalogImages is spec.catalog of a policy, prepared for judging. Nil holds nothing.
-type CatalogImages struct {
-	// HoldImage holds what comes from an image that is not accepted, HoldJump what comes after a jump.
-	HoldImage, HoldJump bool
-	// MaxChanged is the number of packages that an image may change without being a jump.
-	MaxChanged int
-	// Accepted are the digests in the order of the policy.
-	Accepted []string
-}
+// CatalogImages is spec.catalog of a policy. Nil holds nothing.
+type CatalogImages policyv1beta2.Catalog
 
 // catalog reads spec.catalog.
 func (r *reader) catalog(spec *policyv1beta2.Catalog) *CatalogImages {
-	if spec == nil {
-		return nil
+	if spec != nil {
+		r.digests(specPath.Child("catalog", "accepted"), spec.Accepted)
 	}
-	r.digests(specPath.Child("catalog", "accepted"), spec.Accepted)
-	return &CatalogImages{HoldImage: spec.Image == policyv1beta2.CatalogHold,
-		HoldJump:   spec.Jump == policyv1beta2.CatalogHold,
-		MaxChanged: cmp.Or(int(spec.MaxChangedPackages), defaultMaxChanged), Accepted: spec.Accepted}
+	return (*CatalogImages)(spec)
 }
 
+// HoldsImage reports whether what comes from an image that is not accepted is held.
+func (c *CatalogImages) HoldsImage() bool { return c != nil && c.Image == policyv1beta2.CatalogHold }
+
+// HoldsJump reports whether what comes after a jump is held.
+func (c *CatalogImages) HoldsJump() bool { return c != nil && c.Jump == policyv1beta2.CatalogHold }
+
 // Holds reports whether any plan may be held.
-func (c *CatalogImages) Holds() bool { return c != nil && (c.HoldImage || c.HoldJump) }
+func (c *CatalogImages) Holds() bool { return c.HoldsImage() || c.HoldsJump() }
+
+// MaxChanged is the number of packages that an image may change without being a jump.
+func (c *CatalogImages) MaxChanged() int { return cmp.Or(int(c.MaxChangedPackages), defaultMaxChanged) }
 
 // AcceptedText returns the accepted digests for messages.
 func (c *CatalogImages) AcceptedText() string {
@@ -173,16 +172,8 @@ func (r *reader) calendar(spec *policyv1beta2.OperatorPolicySpec) (calendar wind
 			break
 		}
 		from := &spec.ApprovalWindows[i]
-		w, errCron, errZone, errDuration := window.New(from.Cron, from.TimeZone, from.Duration)
-		for _, part := range []struct {
-			name, value string
-			err         error
-		}{{"cron", from.Cron, errCron}, {"timeZone", from.TimeZone, errZone},
-			{"duration", from.Duration, errDuration}} {
-			if part.err != nil {
-				r.invalid(path.Index(i).Child(part.name), part.value, part.err.Error())
-			}
-		}
+		w, errs := window.New(path.Index(i), from.Cron, from.TimeZone, from.Duration)
+		r.add(errs...)
 		calendar.Windows = append(calendar.Windows, w)
 	}
 	path = specPath.Child("freezes")
@@ -227,14 +218,6 @@ type Age struct {
 // Holds reports whether any plan may be held.
 func (a *Age) Holds() bool { return a.Least > 0 }
 
-// standard returns the default of a field of complianceConfig, by its name in Go.
-func standard(name string) policyv1beta2.ComplianceConfigAction {
-	if name == "DeploymentsUnavailable" {
-		return policyv1beta2.ConfigNonCompliant
-	}
-	return policyv1beta2.ConfigCompliant
-}
-
 // readEarlier returns the present meaning of a statusConfig value, or "" if it is not set or not known. Open
 // Cluster Management's proposal "Improved Support for Managing Operators through Policy", which designed statusConfig,
 // has Condition (shown as a condition only) and StatusMessageOnly: neither changes compliance.
@@ -256,9 +239,9 @@ func ContradictsStatusConfig(earlier, config string) bool {
 	return present != "" && config != "" && string(present) != config
 }
 
-// earlierValue returns the statusConfig value of a field, by its name in Go; spec may be nil.
+// earlierValue returns the statusConfig value of a field, by its name in Go.
 func earlierValue(spec *policyv1beta2.OperatorPolicySpec, name string) policyv1beta2.StatusConfigAction {
-	if spec == nil || spec.StatusConfig == nil {
+	if spec.StatusConfig == nil {
 		return ""
 	}
 	field := reflect.ValueOf(spec.StatusConfig).Elem().FieldByName(name)
@@ -272,18 +255,17 @@ func earlierValue(spec *policyv1beta2.OperatorPolicySpec, name string) policyv1b
 // changed statusConfig value replaces the complianceConfig value that was derived from it. It is idempotent. Copied is
 // set if a value of statusConfig was.
 func FilledConfig(op, old *policyv1beta2.OperatorPolicy) (filled policyv1beta2.ComplianceConfig, copied bool) {
-	var oldSpec *policyv1beta2.OperatorPolicySpec
-	before := policyv1beta2.ComplianceConfig{}
+	before := &policyv1beta2.OperatorPolicySpec{}
 	if old != nil {
-		oldSpec, before = &old.Spec, old.Spec.ComplianceConfig
+		before = &old.Spec
 	}
 	filled = op.Spec.ComplianceConfig
 	fields := reflect.ValueOf(&filled).Elem()
 	for i := range fields.NumField() {
 		value, name := fields.Field(i), fields.Type().Field(i).Name
 		earlier := earlierValue(&op.Spec, name)
-		follows := old != nil && earlier != earlierValue(oldSpec, name) &&
-			value.String() == reflect.ValueOf(before).Field(i).String()
+		follows := earlier != earlierValue(before, name) &&
+			value.String() == reflect.ValueOf(before.ComplianceConfig).Field(i).String()
 		if value.String() != "" && !follows {
 			continue
 		}
@@ -292,8 +274,10 @@ func FilledConfig(op, old *policyv1beta2.OperatorPolicy) (filled policyv1beta2.C
 		case next != "" && string(next) != value.String():
 			value.SetString(string(next))
 			copied = true
+		case value.String() == "" && name == "DeploymentsUnavailable":
+			value.SetString(string(policyv1beta2.ConfigNonCompliant))
 		case value.String() == "":
-			value.SetString(string(standard(name)))
+			value.SetString(string(policyv1beta2.ConfigCompliant))
 		}
 	}
 	return filled, copied

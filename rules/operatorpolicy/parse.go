@@ -63,7 +63,7 @@ func parse(op *policyv1beta2.OperatorPolicy, exceptable []string, templates bool
 		Deletion:        spec.EffectiveDeletion(),
 		Pending:         op.Annotations[metakey.Pending],
 		exceptable:      exceptable,
-		Incomplete:      dependsOnCluster(spec, r.templates),
+		Incomplete:      DependsOnCluster(op),
 		source:          "OperatorPolicy " + op.Namespace + "/" + op.Name,
 	}
 	p.Consent = r.consent(spec.Consent)
@@ -100,13 +100,8 @@ func parse(op *policyv1beta2.OperatorPolicy, exceptable []string, templates bool
 // faults returns what is not valid, the fields that hold first. Of a field that the schema refuses it returns only that.
 func (r *reader) faults() field.ErrorList {
 	all := append(r.refused, slices.DeleteFunc(r.errs, func(err *field.Error) bool { return !r.admits(err.Field) })...)
-	rank := func(err *field.Error) int {
-		if holds(err.Field) {
-			return 0
-		}
-		return 1
-	}
-	slices.SortStableFunc(all, func(a, b *field.Error) int { return rank(a) - rank(b) })
+	held := slices.DeleteFunc(slices.Clone(all), func(err *field.Error) bool { return !holds(err.Field) })
+	all = append(held, slices.DeleteFunc(all, func(err *field.Error) bool { return holds(err.Field) })...)
 	return all[:min(len(all), verdict.MaxFaults)]
 }
 

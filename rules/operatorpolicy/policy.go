@@ -167,9 +167,7 @@ func (p *Policy) Origin() fair.Origin {
 
 // Record records a finding of a policy in a verdict.
 func (p *Policy) Record(v *verdict.Verdict, id verdict.RuleID, f verdict.Finding) {
-	if !f.Silent() {
-		v.Record(id, p.Ref(), p.Enforced, f)
-	}
+	v.Record(id, p.Ref(), p.Enforced, f)
 }
 
 // Unreadable returns why nothing that the policy governs is let through; "" if the policy can be judged by.
@@ -281,11 +279,7 @@ func TemplatesEnabled(op *policyv1beta2.OperatorPolicy) bool {
 // DependsOnCluster reports whether the meaning of a policy depends on cluster state: it has template text to resolve,
 // or does not set its namespace.
 func DependsOnCluster(op *policyv1beta2.OperatorPolicy) bool {
-	return dependsOnCluster(&op.Spec, TemplatesEnabled(op))
-}
-
-func dependsOnCluster(spec *policyv1beta2.OperatorPolicySpec, templates bool) bool {
-	return spec.Subscription.Namespace == "" || templates && hasTemplate(Templates(spec))
+	return op.Spec.Subscription.Namespace == "" || TemplatesEnabled(op) && hasTemplate(Templates(&op.Spec))
 }
 
 // hasTemplate reports whether the JSON of a value contains template text.
@@ -345,23 +339,14 @@ func (p *Policy) unfit(errs field.ErrorList) (unfit field.ErrorList) {
 	return unfit
 }
 
-// templatedField returns the field of a templated part that a path leads to or below: what follows may be of the value.
+// templatedField returns the field of the spec, or of a part of it, that a path leads to or below: what follows may be of
+// the value.
 func templatedField(path string) string {
-	for _, part := range TemplatedParts {
-		rest, ok := strings.CutPrefix(path, part.Path)
-		switch {
-		case !ok || rest != "" && rest[0] != '.' && rest[0] != '[':
-		case rest == "" || rest[0] == '[':
-			return part.Path
-		default:
-			end := strings.IndexAny(rest[1:], ".[")
-			if end < 0 {
-				return path
-			}
-			return path[:len(part.Path)+1+end]
-		}
+	path, _, _ = strings.Cut(path, "[")
+	if names := strings.SplitN(path, ".", 4); len(names) == 4 {
+		path = strings.TrimSuffix(path, "."+names[3])
 	}
-	return "spec"
+	return path
 }
 
 // restore sets a field of a templated part, as templatedField names it, to its value in another spec: of an

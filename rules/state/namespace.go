@@ -323,7 +323,7 @@ func (n *Namespace) JudgesByCatalogImage() bool {
 // RecordedCatalogs returns the catalogs of which policies here hold jumps or young versions.
 func (n *Namespace) RecordedCatalogs() (found []fair.Claim[olm.Catalog]) {
 	for _, p := range n.Policies() {
-		if !p.MustNotHave && (p.CatalogImages != nil && p.CatalogImages.HoldJump || p.Age.Holds()) {
+		if !p.MustNotHave && (p.CatalogImages.HoldsJump() || p.Age.Holds()) {
 			found = append(found, n.catalogsOf(p)...)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/internal/text"
@@ -50,22 +52,16 @@ func (n *Namespace) Channels(pkg string) []string {
 // StepAccounts returns the ServiceAccounts as which OLM may write steps of plans here: those of OperatorGroups, and of
 // plans that run.
 func (n *Namespace) StepAccounts() []string {
-	var accounts []string
-	add := func(account string) {
-		if account != "" && !slices.Contains(accounts, account) {
-			accounts = append(accounts, account)
-		}
-	}
+	accounts := sets.New[string]()
 	for _, g := range n.Groups() {
-		add(g.Spec.ServiceAccount)
+		accounts.Insert(g.Spec.ServiceAccount)
 	}
 	for _, p := range n.Plans() {
 		if p.Running() {
-			add(p.Status.ServiceAccount.Name)
+			accounts.Insert(p.Status.ServiceAccount.Name)
 		}
 	}
-	slices.Sort(accounts)
-	return accounts
+	return sets.List(accounts.Delete(""))
 }
 
 // Stored returns an installed ClusterServiceVersion, nil if it is not installed in the namespace, or if only a

@@ -6,9 +6,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/opgate/opgate/internal/apijson"
 	"github.com/opgate/opgate/internal/fair"
@@ -144,28 +145,19 @@ func (n *Namespace) RecordedGroup() *olm.OperatorGroupSpec {
 // ReplacedBy returns the ClusterServiceVersion of a package that another one replaces, "" for a first installation.
 // Where only the record shows it, since it was deleted, ends says so and what ends that; else ends is empty.
 func (n *Namespace) ReplacedBy(pkg, by string) (csv, ends string) {
-	if csv = n.InstalledOf(pkg, by); csv != "" {
+	if csv = n.InstalledOf(pkg, by); csv != "" || pkg == "" {
 		return csv, ""
 	}
-	if csv = n.deletedOf(pkg, by); csv != "" {
-		ends = n.RecordEnds()
-	}
-	return csv, ends
-}
-
-// deletedOf returns the recorded ClusterServiceVersion of a package of which none is installed any more, or "". What
-// only the status of a Subscription shows does not count as installed: tenants may write it.
-func (n *Namespace) deletedOf(pkg, except string) string {
-	if pkg == "" || slices.ContainsFunc(n.Installed(),
-		func(c Installed) bool { return c.Package == pkg && c.Spec != nil }) {
-		return ""
+	// What only the status of a Subscription shows does not count as installed: tenants may write it.
+	if slices.ContainsFunc(n.Installed(), func(c Installed) bool { return c.Package == pkg && c.Spec != nil }) {
+		return "", ""
 	}
 	for _, o := range n.Record().All() {
-		if o.Package == pkg && o.CSV != "" && o.CSV != except {
-			return o.CSV
+		if o.Package == pkg && o.CSV != "" && o.CSV != by {
+			return o.CSV, n.RecordEnds()
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // RecordEnds says where a record is, and what ends it. Refusals that rest on it end with this.
@@ -232,31 +224,23 @@ func (n *Namespace) claimsOf(pkg string) (claims []fair.Claim[RecordedOperator])
 // packagesToRecord returns the packages to record: those that are recorded and still governed, those of policies, and,
 // where a Constraint applies, all that are installed.
 func (n *Namespace) packagesToRecord(unresolved bool) []string {
-	var packages []string
-	seen := map[string]bool{"": true}
-	add := func(pkg string) {
-		if !seen[pkg] {
-			seen[pkg], packages = true, append(packages, pkg)
-		}
-	}
-	constrained := n.Constrained()
+	packages, constrained := sets.New[string](), n.Constrained()
 	for _, o := range n.Record().All() {
 		if unresolved || constrained || len(n.Governing(o.Package)) > 0 {
-			add(o.Package)
+			packages.Insert(o.Package)
 		}
 	}
-	byPackage := n.known().byPackage
-	for _, pkg := range slices.Sorted(maps.Keys(byPackage)) {
-		if slices.ContainsFunc(byPackage[pkg], func(p *operatorpolicy.Policy) bool { return !p.AnyNamespace }) {
-			add(pkg)
+	for pkg, policies := range n.known().byPackage {
+		if slices.ContainsFunc(policies, func(p *operatorpolicy.Policy) bool { return !p.AnyNamespace }) {
+			packages.Insert(pkg)
 		}
 	}
 	for i := range n.Installed() {
 		if constrained && n.Installed()[i].Spec != nil {
-			add(n.Installed()[i].Package)
+			packages.Insert(n.Installed()[i].Package)
 		}
 	}
-	return packages
+	return sets.List(packages.Delete(""))
 }
 
 // nextOf returns what is to be recorded of a package. ClusterServiceVersions that were deleted stay recorded until

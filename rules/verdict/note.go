@@ -8,19 +8,15 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// Notes are the texts of events, in the words of refusals. Each is on one line and has at most so many bytes as its
-// caller asks for, which should be hundreds. What a long one leaves out is neither the ID of a rule nor the beginning
-// of what would be accepted.
-
-// maxEscape is more than the factor by which escaping lengthens a text.
-const maxEscape = 8
+// Notes are the texts of events, in the words of refusals. They are not shortened: an event has as much of one as the API
+// admits.
 
 // Note returns why a write was refused.
-func (v *Verdict) Note(most int) string { return Note(v.Reasons, most) }
+func (v *Verdict) Note() string { return Note(v.Reasons) }
 
 // ApprovalNote returns by what an approved plan is allowed: the consents and exceptions first, since nothing else in
 // the cluster keeps them for a plan that was deleted. By is the user who approved it, empty for the loop.
-func (v *Verdict) ApprovalNote(by string, most int) string {
+func (v *Verdict) ApprovalNote(by string) string {
 	var parts []string
 	if by != "" {
 		parts = append(parts, "by user "+text.Quote(by))
@@ -36,7 +32,7 @@ func (v *Verdict) ApprovalNote(by string, most int) string {
 	for i := range v.CSVs {
 		parts = append(parts, v.CSVs[i].allowedBy())
 	}
-	return bounded(parts, most)
+	return noteOf(parts)
 }
 
 // allowedBy returns why a ClusterServiceVersion does not keep a plan from being approved.
@@ -52,13 +48,12 @@ func (c *CSV) allowedBy() string {
 }
 
 // OverrideNote returns which user overrode a refusal, and what refused it; "" if the verdict was not overridden.
-func (v *Verdict) OverrideNote(by string, most int) string {
+func (v *Verdict) OverrideNote(by string) string {
 	overridden := v.Overrides()
 	if len(overridden) == 0 {
 		return ""
 	}
-	user := "by user " + text.Quote(by) + ": "
-	return user + Note(overridden, most-len(user))
+	return "by user " + text.Quote(by) + ": " + Note(overridden)
 }
 
 // Policy returns the policy or Constraint that refuses, or whose refusal was overridden, by the first reason that has a
@@ -76,65 +71,22 @@ func (v *Verdict) Policy() PolicyRef {
 	return PolicyRef{}
 }
 
-// Note joins the messages of reasons in at most so many bytes. It shortens the first if it must, and counts those for
-// which no room is left, with their rules.
-func Note(reasons []Reason, most int) string {
-	if len(reasons) == 0 {
-		return ""
-	}
-	note := reasons[0].shortened(most - len(others(reasons[1:])))
-	for i := 1; i < len(reasons); i++ {
-		next := note + "; " + text.Truncate(reasons[i].Message, most)
-		if len(next)+len(others(reasons[i+1:])) > most {
-			return note + others(reasons[i:])
-		}
-		note = next
-	}
-	return note
-}
-
-// others counts reasons, with their rules: "; and 2 more (bundle/channel, bundle/version)".
-func others(reasons []Reason) string {
-	if len(reasons) == 0 {
-		return ""
-	}
-	note := fmt.Sprintf("; and %d more", len(reasons))
-	var ids []string
+// Note joins the messages of reasons.
+func Note(reasons []Reason) string {
+	messages := make([]string, len(reasons))
 	for i := range reasons {
-		if id := string(reasons[i].Rule); id != "" && !slices.Contains(ids, id) {
-			ids = append(ids, id)
-		}
+		messages[i] = reasons[i].Message
 	}
-	if len(ids) == 0 {
-		return note
-	}
-	slices.Sort(ids)
-	return note + " (" + text.Join(ids, MaxListed) + ")"
+	return noteOf(messages)
 }
 
-// shortened returns the message in at most so many bytes. What is wrong makes room for the rule and what would be
-// accepted.
-func (r *Reason) shortened(most int) string {
-	if len(r.Message) <= most {
-		if message := text.Truncate(r.Message, maxEscape*most); len(message) <= most {
-			return message
-		}
+// noteOf joins texts. A hostile object may cause any number of these; beyond a readable number they are counted.
+func noteOf(texts []string) string {
+	const most = 20
+	if more := len(texts) - most; more > 0 {
+		texts = append(texts[:most:most], fmt.Sprintf("and %d more", more))
 	}
-	rule := " (" + string(r.Rule) + ")"
-	what, accepted, found := strings.Cut(r.Message, rule)
-	if r.Rule == "" || !found {
-		return text.Truncate(r.Message, most)
-	}
-	return text.Truncate(text.Truncate(what, most/3)+rule+accepted, most)
-}
-
-// bounded joins parts as far as there is room, and counts the others.
-func bounded(parts []string, most int) string {
-	reasons := make([]Reason, len(parts))
-	for i, part := range parts {
-		reasons[i] = Reason{Message: part}
-	}
-	return Note(reasons, most)
+	return strings.Join(texts, "; ")
 }
 
 // Redacted returns what a caller that is not proven to be the API server may learn: the decision, its

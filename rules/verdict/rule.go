@@ -56,9 +56,9 @@ type Rule struct {
 	Edit Edit
 }
 
-// Edit proposes an edit of an OperatorPolicy that may end a refusal, as a sentence and as a JSON patch, which is empty
-// if there is none. Its caller judges with the edit before it shows it.
-type Edit func(EditInput) (what string, patch []PatchOperation)
+// Edit proposes an edit of an OperatorPolicy that may end a refusal; empty if there is none. Its caller judges with the
+// edit before it shows it.
+type Edit func(EditInput) []PatchOperation
 
 // EditInput is what an Edit depends on.
 type EditInput struct {

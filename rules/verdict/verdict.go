@@ -33,9 +33,8 @@ func (d Decision) String() string {
 	case Hold:
 		return "Hold"
 	case Deny:
-		return "Deny"
 	}
-	return "Deny" // an undefined value must never count as permission
+	return "Deny" // as an undefined value, which must never count as permission
 }
 
 // Reason is why a verdict refuses or warns.
@@ -103,30 +102,15 @@ type Verdict struct {
 	CSVs []CSV
 }
 
-// Refusal returns the text for the user who made the write: the object, then the reasons. A hostile object may cause
-// any number of these; beyond a readable number they are counted.
-func (v *Verdict) Refusal() string {
-	const most = 20
-	parts := make([]string, 0, min(len(v.Reasons), most+1))
-	for i, r := range v.Reasons {
-		if i == most {
-			parts = append(parts, fmt.Sprintf("and %d more", len(v.Reasons)-most))
-			break
-		}
-		parts = append(parts, r.Message)
-	}
-	return v.Object + ": " + strings.Join(parts, "; ")
-}
+// Refusal returns the text for the user who made the write: the object, then the reasons.
+func (v *Verdict) Refusal() string { return v.Object + ": " + v.Note() }
 
 // WarningTexts returns the admission warnings: those of changes first, then the others. They travel in a header, of
 // which clients decode what looks like an encoded word of RFC 2047: its beginning is escaped, so that nothing hidden is
 // decoded.
 func (v *Verdict) WarningTexts() []string {
-	if len(v.Changes)+len(v.Warnings) == 0 {
-		return nil
-	}
 	const most = 20 // the API server truncates all warnings of a response together at 4 KiB
-	texts := make([]string, 0, min(len(v.Changes)+len(v.Warnings), most+2))
+	var texts []string
 	add := func(message string) {
 		texts = append(texts, strings.ReplaceAll(v.Object+": "+message, "=?", `\x3d?`))
 	}
@@ -155,12 +139,6 @@ func (v *Verdict) Refuse(r Reason) {
 func (v *Verdict) Warn(r Reason) {
 	r.Decision = Allow
 	v.Warnings = append(v.Warnings, r)
-}
-
-// WarnExcepted adds the warning that a refusal has become by an exception.
-func (v *Verdict) WarnExcepted(r Reason) {
-	r.excepted = true
-	v.Warn(r)
 }
 
 // maxRefusal bounds, in bytes, what is shown of an error of the schema, which quotes the value.
@@ -225,6 +203,8 @@ type Finding struct {
 	Digest string
 	// From is the source, where What names it already.
 	From PolicyRef
+	// Excepted is set on a refusal that has become a warning by an exception.
+	Excepted bool
 }
 
 // OnHold returns the finding that something is held; accepted is what it waits for.
@@ -257,14 +237,15 @@ func (v *Verdict) Record(id RuleID, g PolicyRef, enforced bool, f Finding) {
 	if f.Silent() {
 		return
 	}
-	r := Reason{Rule: id, Source: g.String(), Decision: f.Decision, Field: f.Field, Digest: f.Digest, From: g}
-	if enforced {
-		r.Message = Sentence(f.What+" by "+r.Source, id, f.Accepted)
-		v.Refuse(r)
-		return
+	f.From, f.What = g, f.What+" by "+g.String()
+	switch {
+	case enforced:
+	case g.Kind == KindConstraint:
+		f.Decision, f.What = Allow, f.What+", which only warns"
+	default:
+		f.Decision, f.What = Allow, f.What+", which only informs"
 	}
-	r.Message = Sentence(f.What+" by "+r.Source+", which only "+onlyDoes(g), id, f.Accepted)
-	v.Warn(r)
+	v.Add(id, f)
 }
 
 // Add records a finding that names its source itself, if it has one: it refuses if that denies or holds, else it warns.
@@ -272,7 +253,7 @@ func (v *Verdict) Add(id RuleID, f Finding) {
 	if f.Silent() {
 		return
 	}
-	r := Reason{Rule: id, Decision: f.Decision, Field: f.Field, Digest: f.Digest, From: f.From,
+	r := Reason{Rule: id, Decision: f.Decision, Field: f.Field, Digest: f.Digest, From: f.From, excepted: f.Excepted,
 		Message: Sentence(f.What, id, f.Accepted)}
 	if f.From != (PolicyRef{}) {
 		r.Source = f.From.String()
@@ -289,14 +270,6 @@ func (v *Verdict) AddFaults(id RuleID, errs field.ErrorList) {
 	for _, err := range errs {
 		v.Add(id, Finding{Decision: Deny, Field: err.Field, What: err.Error()})
 	}
-}
-
-// onlyDoes returns what a source that does not refuse does instead.
-func onlyDoes(g PolicyRef) string {
-	if g.Kind == KindConstraint {
-		return "warns"
-	}
-	return "informs"
 }
 
 // Sentence returns the message of a reason: what is wrong, the rule in parentheses and, unless it is empty, what would

@@ -11,13 +11,10 @@ import (
 	_ "time/tzdata" // the image has no files of time zones
 
 	"github.com/robfig/cron/v3"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Bounds of the duration of a window.
-const (
-	MinDuration = time.Minute
-	MaxDuration = 7 * 24 * time.Hour
-)
+const week = 7 * 24 * time.Hour
 
 // Window is a span of time that begins again and again. The zero Window never begins.
 type Window struct {
@@ -28,17 +25,26 @@ type Window struct {
 }
 
 // New returns the window that begins at the times of a cron expression of five fields, in a time zone, which is UTC if
-// its name is empty. ErrCron, ErrZone and ErrDuration are each nil if that part is valid; the Window is zero unless all
-// of them are.
-func New(expression, zone, duration string) (w Window, errCron, errZone, errDuration error) {
-	w.starts, errCron = parseCron(expression)
-	w.zone, errZone = parseZone(zone)
-	w.duration, errDuration = parseDuration(duration)
-	if errors.Join(errCron, errZone, errDuration) != nil {
-		return Window{}, errCron, errZone, errDuration
+// its name is empty, or what is not valid of it. The path is that of an object with the fields cron, timeZone and
+// duration.
+func New(path *field.Path, expression, zone, duration string) (w Window, errs field.ErrorList) {
+	var err error
+	if w.starts, err = parseCron(expression); err != nil {
+		errs = append(errs, field.Invalid(path.Child("cron"), expression, err.Error()))
+	}
+	if w.zone, err = time.LoadLocation(zone); err != nil || zone == "Local" { // which is another one in each process
+		errs = append(errs, field.Invalid(path.Child("timeZone"), zone,
+			"must be the name of a time zone, such as Europe/Berlin, or be left out for UTC"))
+	}
+	if w.duration, err = time.ParseDuration(duration); err != nil || w.duration < time.Minute || w.duration > week {
+		errs = append(errs, field.Invalid(path.Child("duration"), duration,
+			"must be a duration from 1m to 168h, such as 4h or 1h30m"))
+	}
+	if len(errs) > 0 {
+		return Window{}, errs
 	}
 	w.text = fmt.Sprintf("%q in %s for %s", strings.Join(strings.Fields(expression), " "), w.zone, duration)
-	return w, nil, nil, nil
+	return w, nil
 }
 
 // String returns the window as messages name it.
@@ -48,45 +54,19 @@ func (w *Window) String() string { return w.text }
 // that the parser searches.
 var reference = time.Date(2024, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// parseCron accepts five fields alone. The parser would read a zone at the beginning, without a check of its form, and
-// descriptors such as @every depend on the moment from which they are counted.
+// parseCron accepts five fields alone. The parser would read a zone at the beginning, without a check of its form.
 func parseCron(expression string) (cron.Schedule, error) {
-	switch trimmed := strings.TrimSpace(expression); {
-	case trimmed == "":
-		return nil, errors.New(`must be five fields: minute, hour, day of month, month, day of week, such as "0 22 * * 6"`)
-	case strings.Contains(trimmed, "TZ="):
+	if strings.Contains(expression, "TZ=") {
 		return nil, errors.New("must not name a time zone; write it in timeZone")
-	case strings.HasPrefix(trimmed, "@"):
-		return nil, errors.New(`must be five fields, such as "0 22 * * 6", and not a name such as @daily`)
 	}
 	starts, err := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(expression)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf(`%w; write minute, hour, day of month, month and day of week, such as "0 22 * * 6"`, err)
 	}
 	if starts.Next(reference).IsZero() {
 		return nil, errors.New("names a date that does not exist")
 	}
 	return starts, nil
-}
-
-// parseZone accepts names of the database. Local depends on where the program runs.
-func parseZone(name string) (*time.Location, error) {
-	if name == "Local" {
-		return nil, errors.New("must be the name of a time zone, such as Europe/Berlin; Local is another one in each process")
-	}
-	zone, err := time.LoadLocation(name)
-	if err != nil {
-		return nil, errors.New("must be the name of a time zone, such as Europe/Berlin, or be left out for UTC")
-	}
-	return zone, nil
-}
-
-func parseDuration(text string) (time.Duration, error) {
-	d, err := time.ParseDuration(text)
-	if err != nil || d < MinDuration || d > MaxDuration {
-		return 0, errors.New("must be a duration from 1m to 168h, such as 4h or 1h30m")
-	}
-	return d, nil
 }
 
 // startAfter returns the first start after t, zero if there is none within five years. On the day on which clocks go
@@ -116,20 +96,16 @@ func asUTC(t time.Time) time.Time {
 
 // shows returns the first moment at which clocks in a zone show a reading, or at which they pass it.
 func shows(reading time.Time, zone *time.Location) time.Time {
-	t := time.Date(reading.Year(), reading.Month(), reading.Day(), reading.Hour(), reading.Minute(), reading.Second(),
-		0, zone)
-	begin, end := t.ZoneBounds()
-	switch shown := asUTC(t); {
-	case shown.After(reading): // the reading is left out, and t is after the change
-		return begin
-	case shown.Before(reading):
-		return end
-	case begin.IsZero():
+	before := reading.Add(-24 * time.Hour).In(zone) // earlier than that moment, by any offset
+	_, offset := before.Zone()
+	_, change := before.ZoneBounds()
+	t := reading.Add(-time.Duration(offset) * time.Second).In(zone)
+	if change.IsZero() || t.Before(change) {
 		return t
 	}
-	_, before := begin.Add(-time.Nanosecond).Zone()
-	if first := reading.Add(-time.Duration(before) * time.Second); first.Before(begin) {
-		return first.In(zone) // the reading comes twice
+	_, offset = change.Zone()
+	if t = reading.Add(-time.Duration(offset) * time.Second).In(zone); t.Before(change) { // the reading is left out
+		return change
 	}
 	return t
 }

@@ -7,9 +7,9 @@ import (
 
 func mustNew(t *testing.T, expression, zone, duration string) Window {
 	t.Helper()
-	w, errCron, errZone, errDuration := New(expression, zone, duration)
-	if errCron != nil || errZone != nil || errDuration != nil {
-		t.Fatalf("New(%q, %q, %q): %v, %v, %v", expression, zone, duration, errCron, errZone, errDuration)
+	w, errs := New(nil, expression, zone, duration)
+	if len(errs) > 0 {
+		t.Fatalf("New(%q, %q, %q): %v", expression, zone, duration, errs)
 	}
 	return w
 }
@@ -121,17 +121,17 @@ func TestInvalid(t *testing.T) {
 	for _, expression := range []string{"", "  ", "* * * *", "* * * * * *", "TZ=0", "TZ=UTC 0 0 * * *",
 		"CRON_TZ=UTC 0 0 * * *", "@every 1h", "@daily",
 		"0 0 30 2 *", "61 * * * *", "*/0 * * * *", "0-59/0 * * * *", "a b c d e", "0 0 * * 8"} {
-		if _, err, _, _ := New(expression, "", "1h"); err == nil {
+		if _, errs := New(nil, expression, "", "1h"); len(errs) != 1 || errs[0].Field != "cron" {
 			t.Errorf("cron %q is accepted", expression)
 		}
 	}
 	for _, zone := range []string{"Local", "Mars/Olympus", "../../etc/passwd", "/etc/localtime", "\\x"} {
-		if _, _, err, _ := New("0 0 * * *", zone, "1h"); err == nil {
+		if _, errs := New(nil, "0 0 * * *", zone, "1h"); len(errs) != 1 || errs[0].Field != "timeZone" {
 			t.Errorf("time zone %q is accepted", zone)
 		}
 	}
 	for _, duration := range []string{"", "4", "59s", "168h1s", "-1h", "1d"} {
-		if _, _, _, err := New("0 0 * * *", "", duration); err == nil {
+		if _, errs := New(nil, "0 0 * * *", "", duration); len(errs) != 1 || errs[0].Field != "duration" {
 			t.Errorf("duration %q is accepted", duration)
 		}
 	}
@@ -147,8 +147,8 @@ func FuzzCron(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, expression string) {
-		w, err, _, _ := New(expression, "Europe/Berlin", "1h")
-		if err != nil {
+		w, errs := New(nil, expression, "Europe/Berlin", "1h")
+		if len(errs) > 0 {
 			return
 		}
 		if start := w.startAfter(reference); !start.After(reference) {

@@ -71,7 +71,7 @@ func (e *Edits) tried(plan *olm.InstallPlan, key string, csv *state.Replacement,
 	if propose == nil {
 		return Edit{}, false
 	}
-	what, patch := propose(verdict.EditInput{
+	patch := propose(verdict.EditInput{
 		Policy: policy, CSV: csv.CSV, Version: csv.Version, Channel: csv.Channel, Catalog: csv.Catalog,
 		Digest: r.Digest,
 	})
@@ -99,10 +99,22 @@ func (e *Edits) tried(plan *olm.InstallPlan, key string, csv *state.Replacement,
 		return Edit{}, false
 	}
 	namespace, name, _ := strings.Cut(key, "/")
-	return Edit{Source: r.Source, Rule: r.Rule, Edit: what + maintainedBy(policy),
+	return Edit{Source: r.Source, Rule: r.Rule, Edit: inWords(patch) + maintainedBy(policy),
 		Command: fmt.Sprintf("kubectl patch operatorpolicies.%s %s -n %s --type=json -p '%s'", dependency.PolicyGroup,
-			name, namespace,
-			strings.TrimSpace(operations.String()))}, true
+			name, namespace, strings.TrimSpace(operations.String()))}, true
+}
+
+// inWords returns the edits of a patch: "add \"etcd.v0.9.4\" to spec.versions", "spec.deprecated: Allow".
+func inWords(patch []verdict.PatchOperation) string {
+	words := make([]string, len(patch))
+	for i, o := range patch {
+		field, isItem := strings.CutSuffix(strings.ReplaceAll(o.Path[1:], "/", "."), ".-")
+		words[i] = field + ": " + text.Name(fmt.Sprint(o.Value))
+		if isItem {
+			words[i] = "add " + text.Quote(fmt.Sprint(o.Value)) + " to " + field
+		}
+	}
+	return strings.Join(words, " and ")
 }
 
 // maintainedBy says that a Policy writes an OperatorPolicy.

@@ -209,15 +209,15 @@ func TestWhyAgreesWithCheck(t *testing.T) {
 // TestEdits has the edit for each rule that one ends, and none for others.
 func TestEdits(t *testing.T) {
 	wanted := map[string]string{
-		"bundle-catalog-digest-hold": "to spec.catalog.accepted",
-		"bundle-catalog-jump-hold":   "to spec.catalog.accepted",
+		"bundle-catalog-digest-hold": "spec.catalog.accepted",
+		"bundle-catalog-jump-hold":   "spec.catalog.accepted",
 		"bundle-version-deny":        `add "etcdoperator.v0.9.4" to spec.versions`,
 		"bundle-version-range-deny":  "spec.versionRange: ",
 		"bundle-catalog-deny":        "spec.subscription.source: ",
 		"bundle-channel-hold":        "spec.subscription.channel: ",
 		"bundle-upgrade-hold":        "spec.upgradeApproval: Automatic",
 		"bundle-deprecated-hold":     "spec.deprecated: Allow",
-		"bundle-consent-hold":        "to spec.consent.accepted",
+		"bundle-consent-hold":        "spec.consent.accepted",
 		"bundle-mustnothave-deny":    "",
 		"bundle-constraint-deny":     "",
 		"bundle-unknown-hold":        "",
