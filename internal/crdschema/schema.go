@@ -19,7 +19,6 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -116,10 +115,29 @@ func written(raw []byte) (object map[string]any) {
 }
 
 // Unknown returns the paths in the JSON of an object that the schema has no field for, sorted. Its status is not looked
-// at.
+// at, nor objects that may have any fields.
 func (s *Schema) Unknown(raw []byte) []string {
-	return pruning.PruneWithOptions(written(raw), s.structural, true,
-		structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	paths := unknown(s.structural, written(raw), nil)
+	slices.Sort(paths)
+	return paths
+}
+
+func unknown(s *structural.Structural, value any, path *apifield.Path) (paths []string) {
+	switch value := value.(type) {
+	case []any:
+		for i := 0; s.Items != nil && i < len(value); i++ {
+			paths = append(paths, unknown(s.Items, value[i], path.Index(i))...)
+		}
+	case map[string]any:
+		for name, member := range value {
+			if property, known := s.Properties[name]; known {
+				paths = append(paths, unknown(&property, member, path.Child(name))...)
+			} else if len(s.Properties) > 0 {
+				paths = append(paths, path.Child(name).String())
+			}
+		}
+	}
+	return paths
 }
 
 // Check returns what the schema does not admit in a field of the object, given as a pointer to a struct. A text that is

@@ -56,9 +56,20 @@ func outOfRangeCSV(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding 
 		return verdict.OnHold(text.Name(c.Name)+", whose "+err.Error()+",", allowed)
 	case !in:
 		return verdict.NotAllowed(text.Name(c.Name)+" (version "+olm.VersionText(text.Name(c.Version), c.Release)+")",
-			allowed)
+			allowed+suffixed(c, p))
 	}
 	return verdict.Finding{}
+}
+
+// suffixed returns the range that was probably meant where the suffix of a version decides over it, else nothing.
+func suffixed(c *carrier.Bundle, p *operatorpolicy.Policy) string {
+	if p.VersionRange != nil {
+		if wider := p.VersionRange.WithSuffixes(c.Version); wider != "" {
+			return ", which has " + text.Name(c.Version) + " before the version without its suffix: write " +
+				text.Quote(wider) + " if suffixes are to count as the version"
+		}
+	}
+	return ""
 }
 
 // Covers reports whether a musthave policy wants a ClusterServiceVersion of its package to be installed; if not,
@@ -77,7 +88,7 @@ func forbiddenCSV(c *carrier.Bundle, p *operatorpolicy.Policy) verdict.Finding {
 	switch match, known := matches(p, c); {
 	case match:
 		return verdict.Finding{Decision: verdict.Deny, What: text.Name(c.Name) + " is forbidden",
-			Accepted: "the policy is mustnothave for " + p.ForbiddenText()}
+			Accepted: "the policy is mustnothave for " + p.ForbiddenText() + suffixed(c, p)}
 	case !known:
 		missing := "its version or catalog is not known"
 		if _, shown := isListed(c, &p.Versions); !shown {

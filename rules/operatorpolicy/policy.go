@@ -339,14 +339,23 @@ func (p *Policy) unfit(errs field.ErrorList) (unfit field.ErrorList) {
 	return unfit
 }
 
-// templatedField returns the field of the spec, or of a part of it, that a path leads to or below: what follows may be of
-// the value.
+// templatedField returns the field of a templated part that a path leads to or below: what follows may be of the value.
 func templatedField(path string) string {
-	path, _, _ = strings.Cut(path, "[")
-	if names := strings.SplitN(path, ".", 4); len(names) == 4 {
-		path = strings.TrimSuffix(path, "."+names[3])
+	for _, part := range TemplatedParts {
+		rest, ok := strings.CutPrefix(path, part.Path)
+		switch {
+		case !ok || rest != "" && rest[0] != '.' && rest[0] != '[':
+		case rest == "" || rest[0] == '[':
+			return part.Path
+		default:
+			end := strings.IndexAny(rest[1:], ".[")
+			if end < 0 {
+				return path
+			}
+			return path[:len(part.Path)+1+end]
+		}
 	}
-	return path
+	return "spec"
 }
 
 // restore sets a field of a templated part, as templatedField names it, to its value in another spec: of an

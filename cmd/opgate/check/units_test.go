@@ -92,8 +92,8 @@ func TestUnits(t *testing.T) {
 		{name: "unused-component", code: 1, want: []string{"built by whole)",
 			recognise + "a component that no kustomization uses"}},
 		{name: "named-template", code: 2, want: []string{"templates of another program in roles (1 file) name operators"}},
-		{name: "suffix", code: 1, want: []string{`(bundle/version-range): allowed is versionRange ">=4.16.3"`,
-			` has 4.16.3-rhodf before the version without its suffix (operatorpolicy/ineffective): write ">=4.16.3-0" if`}},
+		{name: "suffix", code: 1, want: []string{`(bundle/version-range): allowed is versionRange ">=4.16.3", which has 4.16.3-rhodf ` +
+			`before the version without its suffix: write ">=4.16.3-0" if`}},
 		{name: "on", code: 1, want: []string{"write target in place of on, which YAML reads as true"}},
 		{name: "deprecated", code: 0, want: []string{"warning: kustomize in a, b: 'commonLabels' is deprecated"}},
 	} {

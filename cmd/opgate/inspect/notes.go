@@ -170,9 +170,13 @@ func (c *Cluster) judgedBy(ns *state.Namespace) (notes []string) {
 	return notes
 }
 
-// suffixNotes returns a note for each operator whose version a range of a policy decides by its suffix.
+// suffixNotes returns a note for each operator that is allowed whose version a range of a policy decides by its suffix.
+// Refusals say so themselves.
 func suffixNotes(ns *state.Namespace, operators []Operator) (notes []string) {
 	for _, o := range operators {
+		if o.Decision != verdict.Allow {
+			continue
+		}
 		for _, p := range ns.Governing(o.Package) {
 			if p.VersionRange == nil {
 				continue
