@@ -24,8 +24,8 @@ func TestLogKeys(t *testing.T) {
 		}
 	}
 	v := &verdict.Verdict{Reasons: []verdict.Reason{
-		{Rule: "bundle/version", Source: "OperatorPolicy policies/etcd"},
-		{Rule: "bundle/version", Source: "OperatorPolicy policies/other"},
+		{Rule: "bundle/version", From: verdict.PolicyRef{Kind: verdict.KindOperatorPolicy, Namespace: "policies", Name: "etcd"}},
+		{Rule: "bundle/version", From: verdict.PolicyRef{Kind: verdict.KindOperatorPolicy, Namespace: "policies", Name: "other"}},
 		{Rule: "plan/frozen"},
 	}}
 	want := []any{"rules", []string{"bundle/version", "plan/frozen"},

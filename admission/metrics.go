@@ -221,7 +221,7 @@ func reasonKeys(v *verdict.Verdict) []any {
 	}
 	for _, r := range v.Reasons {
 		add(&rules, string(r.Rule))
-		add(&policies, r.Source)
+		add(&policies, r.From.String())
 	}
 	return []any{"rules", rules, "policies", policies}
 }

@@ -147,7 +147,7 @@ func auditAnnotations(v *verdict.Verdict) map[string]string {
 		}
 		var parts []string
 		for _, r := range reasons[:min(len(reasons), 20)] {
-			parts = append(parts, strings.TrimSpace(string(r.Rule)+" "+r.Source))
+			parts = append(parts, strings.TrimSpace(string(r.Rule)+" "+r.From.String()))
 		}
 		annotations[key] = strings.Join(parts, ", ")
 	}

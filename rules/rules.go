@@ -192,8 +192,8 @@ func Causes(v *verdict.Verdict) (causes []metav1.StatusCause) {
 	for _, r := range v.Reasons {
 		causes = append(causes, metav1.StatusCause{Type: metav1.CauseType(r.Rule), Field: r.Field, Message: r.Message},
 			metav1.StatusCause{Type: metakey.CauseDecision, Message: r.Decision.String()})
-		if r.Source != "" {
-			causes = append(causes, metav1.StatusCause{Type: metakey.CausePolicy, Message: r.Source})
+		if source := r.From.String(); source != "" {
+			causes = append(causes, metav1.StatusCause{Type: metakey.CausePolicy, Message: source})
 		}
 		if r.Digest != "" {
 			causes = append(causes, metav1.StatusCause{Type: metakey.CauseDigest, Message: r.Digest})

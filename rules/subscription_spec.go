@@ -179,9 +179,9 @@ func changeApproval(s *olm.Subscription, requested, want, source, because string
 	if source != "" {
 		what += " by " + source
 	}
-	set := verdict.Change{Rule: RuleSubscriptionApproval, Source: source, Path: pathApproval, Value: want,
+	set := verdict.Change{Rule: RuleSubscriptionApproval, Path: pathApproval, Value: want,
 		Message: verdict.Sentence(what, RuleSubscriptionApproval, because)}
-	note := verdict.Change{Rule: RuleSubscriptionApproval, Source: source, Path: pathRequested, Value: requested}
+	note := verdict.Change{Rule: RuleSubscriptionApproval, Path: pathRequested, Value: requested}
 	switch {
 	case requested == want && s.Metadata.Annotations.RequestedApproval == "":
 		return []verdict.Change{set}

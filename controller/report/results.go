@@ -78,14 +78,14 @@ func resultsOf(ns *state.Namespace, o *rules.Inspected) (results []reports.Repor
 		return &results[len(results)-1]
 	}
 	for _, why := range o.Verdict.Reasons {
-		r := add(fail, why.Source, why.Rule, why.Message)
+		r := add(fail, why.From.String(), why.Rule, why.Message)
 		r.Severity, r.Properties = "high", map[string]string{PropertyDecision: why.Decision.String()}
 		if why.Decision == verdict.Hold {
 			r.Severity = "medium"
 		}
 	}
 	for _, w := range o.Verdict.Warnings {
-		add(warn, w.Source, w.Rule, w.Message)
+		add(warn, w.From.String(), w.Rule, w.Message)
 	}
 	if len(o.Verdict.Reasons) > 0 {
 		return results

@@ -99,12 +99,23 @@ const (
 	KindConstraint     = "Constraint"
 )
 
-// String returns the object's name as used in reasons: "OperatorPolicy policies/etcd", "Constraint curated".
-func (g PolicyRef) String() string {
-	if g.Namespace == "" {
-		return g.Kind + " " + g.Name
+// String returns the object's name as used in reasons: "OperatorPolicy policies/etcd", "Constraint curated"; "" for none.
+func (g PolicyRef) String() string { return strings.TrimSpace(g.Kind + " " + g.Key()) }
+
+// Key returns namespace/name, or the name of what is cluster-scoped.
+func (g PolicyRef) Key() string { return strings.TrimPrefix(g.Namespace+"/"+g.Name, "/") }
+
+// MarshalText writes a reference into JSON as String does.
+func (g PolicyRef) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
+
+// UnmarshalText reads what MarshalText writes.
+func (g *PolicyRef) UnmarshalText(written []byte) error {
+	kind, key, _ := strings.Cut(string(written), " ")
+	namespace, name, namespaced := strings.Cut(key, "/")
+	if *g = (PolicyRef{kind, namespace, name}); !namespaced {
+		*g = PolicyRef{Kind: kind, Name: key}
 	}
-	return g.Kind + " " + g.Namespace + "/" + g.Name
+	return nil
 }
 
 // Reference returns the object as the API refers to it, nil for none.

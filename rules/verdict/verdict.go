@@ -40,8 +40,8 @@ func (d Decision) String() string {
 // Reason is why a verdict refuses or warns.
 type Reason struct {
 	Rule RuleID
-	// Source is the policy or the Constraint of the rule, as "OperatorPolicy policies/etcd", or empty if there is none.
-	Source string
+	// From is the policy or the Constraint of the rule; it determines who may override it. Zero if there is no single one.
+	From PolicyRef
 	// Decision is that of this reason alone. Warnings carry Allow.
 	Decision Decision
 	// Field is the path of the offending field, if there is one.
@@ -52,16 +52,13 @@ type Reason struct {
 	// Digest is the one in Message that its policy may accept, if there is one.
 	Digest string
 
-	// From is the source of the reason as an object; it determines who may override it. Zero if there is no single one.
-	From PolicyRef
 	// overridden is set on the warning that a refusal has become by an override, excepted on one by an exception.
 	overridden, excepted bool
 }
 
 // Change is one field that the mutating webhook sets, as an "add" of RFC 6902 (which replaces an existing value).
 type Change struct {
-	Rule   RuleID
-	Source string
+	Rule RuleID
 	// Path is a JSON pointer.
 	Path  string
 	Value any
@@ -168,11 +165,14 @@ func (v *Verdict) Sorted() Verdict {
 }
 
 func compareReasons(a, b Reason) int {
-	return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Message, b.Message))
+	if a.Rule != b.Rule {
+		return cmp.Compare(a.Rule, b.Rule)
+	}
+	return cmp.Or(cmp.Compare(a.From.String(), b.From.String()), cmp.Compare(a.Message, b.Message))
 }
 
 func sameReason(a, b Reason) bool {
-	return a.Rule == b.Rule && a.Source == b.Source && a.Message == b.Message
+	return a.Rule == b.Rule && a.From == b.From && a.Message == b.Message
 }
 
 // Overrides returns the warnings that refusals have become by an override: one for each.
@@ -185,7 +185,7 @@ func (v *Verdict) Overrides() []Reason {
 func (v *Verdict) Overridden(id RuleID, reason, until string) Verdict {
 	allowed := Verdict{Object: v.Object, CSVs: v.CSVs, Warnings: slices.Clone(v.Warnings)}
 	for _, r := range v.Reasons {
-		allowed.Warn(Reason{Rule: id, Source: r.Source, From: r.From, overridden: true,
+		allowed.Warn(Reason{Rule: id, From: r.From, overridden: true,
 			Message: Sentence("overridden with reason "+text.Quote(reason)+until, id, r.Message)})
 	}
 	return allowed.Sorted()
@@ -255,9 +255,6 @@ func (v *Verdict) Add(id RuleID, f Finding) {
 	}
 	r := Reason{Rule: id, Decision: f.Decision, Field: f.Field, Digest: f.Digest, From: f.From, excepted: f.Excepted,
 		Message: Sentence(f.What, id, f.Accepted)}
-	if f.From != (PolicyRef{}) {
-		r.Source = f.From.String()
-	}
 	if f.Decision == Allow {
 		v.Warn(r)
 	} else {

@@ -25,8 +25,8 @@ import (
 
 // Edit is a change of a policy that ends a reason.
 type Edit struct {
-	Source string         `json:"source"`
-	Rule   verdict.RuleID `json:"rule"`
+	Source verdict.PolicyRef `json:"source"`
+	Rule   verdict.RuleID    `json:"rule"`
 	// Edit is a sentence, Command the kubectl command that makes it.
 	Edit    string `json:"edit"`
 	Command string `json:"command"`
@@ -49,11 +49,7 @@ func (e *Edits) Of(a *Answer, ns *state.Namespace) []Edit {
 	replacements := carrier.Replacements(ns, a.Plan)
 	for i := range replacements {
 		for _, r := range a.ReasonsOf(replacements[i].CSV) {
-			key, ok := strings.CutPrefix(r.Source, verdict.KindOperatorPolicy+" ")
-			if !ok {
-				continue
-			}
-			if found, ok := e.tried(a.Plan, key, &replacements[i], &r); ok {
+			if found, ok := e.tried(a.Plan, &replacements[i], &r); ok {
 				edits = append(edits, found)
 			}
 		}
@@ -62,13 +58,11 @@ func (e *Edits) Of(a *Answer, ns *state.Namespace) []Edit {
 }
 
 // tried returns the edit that ends a reason, if there is one.
-func (e *Edits) tried(plan *olm.InstallPlan, key string, csv *state.Replacement, r *verdict.Reason) (Edit, bool) {
+func (e *Edits) tried(plan *olm.InstallPlan, csv *state.Replacement, r *verdict.Reason) (Edit, bool) {
 	var policy map[string]any
-	if kjson.UnmarshalCaseSensitivePreserveInts(e.Policies[key], &policy) != nil {
-		return Edit{}, false
-	}
-	propose := rules.RuleOf(r.Rule).Edit
-	if propose == nil {
+	written, propose := e.Policies[r.From.Key()], rules.RuleOf(r.Rule).Edit
+	if r.From.Kind != verdict.KindOperatorPolicy || propose == nil ||
+		kjson.UnmarshalCaseSensitivePreserveInts(written, &policy) != nil {
 		return Edit{}, false
 	}
 	patch := propose(verdict.EditInput{
@@ -85,7 +79,7 @@ func (e *Edits) tried(plan *olm.InstallPlan, key string, csv *state.Replacement,
 	if err != nil {
 		return Edit{}, false
 	}
-	edited, err := decoded.Apply(e.Policies[key])
+	edited, err := decoded.Apply(written)
 	if err != nil { // it has no list to add to
 		return Edit{}, false
 	}
@@ -93,15 +87,14 @@ func (e *Edits) tried(plan *olm.InstallPlan, key string, csv *state.Replacement,
 	ns := e.With(decode.Read(snapshot.OperatorPolicies, edited)).Namespace(plan.Metadata.Namespace)
 	after := rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: ns, Now: e.Now})
 	if slices.ContainsFunc(after.Reasons, func(other verdict.Reason) bool {
-		return other.Source == r.Source && (other.Rule == r.Rule && other.Message == r.Message ||
+		return other.From == r.From && (other.Rule == r.Rule && other.Message == r.Message ||
 			other.Rule == bundle.RulePolicyUnreadable)
 	}) {
 		return Edit{}, false
 	}
-	namespace, name, _ := strings.Cut(key, "/")
-	return Edit{Source: r.Source, Rule: r.Rule, Edit: inWords(patch) + maintainedBy(policy),
+	return Edit{Source: r.From, Rule: r.Rule, Edit: inWords(patch) + maintainedBy(policy),
 		Command: fmt.Sprintf("kubectl patch operatorpolicies.%s %s -n %s --type=json -p '%s'", dependency.PolicyGroup,
-			name, namespace, strings.TrimSpace(operations.String()))}, true
+			r.From.Name, r.From.Namespace, strings.TrimSpace(operations.String()))}, true
 }
 
 // inWords returns the edits of a patch: "add \"etcd.v0.9.4\" to spec.versions", "spec.deprecated: Allow".

@@ -47,16 +47,16 @@ func (o *Operator) Because() string {
 
 // Reason is why a verdict holds or refuses.
 type Reason struct {
-	Rule    verdict.RuleID `json:"rule"`
-	Source  string         `json:"source"`
-	Message string         `json:"message"`
+	Rule    verdict.RuleID    `json:"rule"`
+	Source  verdict.PolicyRef `json:"source"`
+	Message string            `json:"message"`
 }
 
 // Reasons returns reasons of a verdict as they are printed, never nil.
 func Reasons(of []verdict.Reason) []Reason {
 	reasons := []Reason{}
 	for _, r := range of {
-		reasons = append(reasons, Reason{r.Rule, r.Source, r.Message})
+		reasons = append(reasons, Reason{r.Rule, r.From, r.Message})
 	}
 	return reasons
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/blang/semver/v4"
@@ -62,7 +63,7 @@ const example = `  # on a cluster: what comes next, and what waits for whom
   opgate plan etcd -n shop --catalog catalog/ -p policies/
 
   # no cluster: a picture for the pull request
-  opgate plan etcd -n shop --catalog catalog/ --from etcdoperator.v0.9.2 -p policies/ -o svg > etcd.svg`
+  opgate plan etcd --catalog catalog/ --from etcdoperator.v0.9.2 -p policies/ -o svg > etcd.svg`
 
 // Command returns `opgate plan`. now is the clock for approval windows.
 func Command(now func() time.Time) *cobra.Command {
@@ -128,8 +129,7 @@ func (o *options) run(ctx context.Context, stdin io.Reader, stderr io.Writer) (*
 	if err != nil {
 		return nil, err
 	}
-	r.Namespace = cmp.Or(state.Scope, o.kubeconfig.Overrides.Context.Namespace, metav1.NamespaceDefault)
-	if err := self.CheckNamespaces(r.Namespace); err != nil {
+	if r.Namespace, err = o.namespaceOf(state); err != nil {
 		return nil, err
 	}
 	j := &judge{state: state, namespace: r.Namespace, now: o.now}
@@ -177,6 +177,23 @@ func (o *options) readState(ctx context.Context, r *Result, stdin io.Reader, std
 	}
 	r.Notes = append(r.Notes, state.Notes...)
 	return state.With(unit.Stored()...), nil
+}
+
+// namespaceOf returns the namespace of the command line or the context, else the only one of a policy of the package.
+func (o *options) namespaceOf(state *cluster.State) (string, error) {
+	if name := cmp.Or(state.Scope, o.kubeconfig.Overrides.Context.Namespace); name != "" {
+		return name, self.CheckNamespaces(name)
+	}
+	var names []string
+	for ns := range state.Snapshot.All() {
+		if len(ns.Governing(o.pkg)) > 0 {
+			names = append(names, ns.Name())
+		}
+	}
+	if len(names) > 1 {
+		return "", self.Usage("package %s is in namespaces %s: name one with -n", text.Name(o.pkg), text.Names(names, maxNamed))
+	}
+	return cmp.Or(strings.Join(names, ""), metav1.NamespaceDefault), nil
 }
 
 // subscribe sets the Subscription to the package, or one by the command line and the policies, and the catalog.

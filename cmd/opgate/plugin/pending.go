@@ -247,7 +247,7 @@ func (p *pendingPlan) row(now time.Time) []string {
 	case p.Approver != "":
 		judged += " (by " + p.Approver + ")"
 	}
-	first := inspect.Reason{Rule: "-", Source: "-", Message: cmp.Or(strings.Join(p.Notes, "; "), "-")}
+	first := inspect.Reason{Message: cmp.Or(strings.Join(p.Notes, "; "), "-")}
 	rule := "-"
 	if len(p.Reasons) > 0 {
 		first = p.Reasons[0]
@@ -261,5 +261,5 @@ func (p *pendingPlan) row(now time.Time) []string {
 		age = duration.HumanDuration(now.Sub(p.Created))
 	}
 	return []string{p.Namespace, p.Name, text.Truncate(text.Join(names, maxOperators), maxCell), judged, rule, age,
-		first.Source, strings.TrimSpace(first.Message)}
+		cmp.Or(first.Source.String(), "-"), strings.TrimSpace(first.Message)}
 }

@@ -231,11 +231,11 @@ func (a *answer) print(out io.Writer, format *output, q *question) error {
 		p.Line(2, o.Describe()+o.Disposition+o.Because())
 	}
 	for _, r := range a.Reasons {
-		p.Line(2, strings.TrimRight(string(r.Rule)+"  "+r.Source, " "))
+		p.Line(2, strings.TrimRight(string(r.Rule)+"  "+r.Source.String(), " "))
 		p.Line(4, r.Message)
 	}
 	for _, e := range a.Edits {
-		p.Line(2, "an edit of "+e.Source+" that ends "+string(e.Rule)+": "+e.Edit)
+		p.Line(2, "an edit of "+e.Source.String()+" that ends "+string(e.Rule)+": "+e.Edit)
 		p.Line(4, e.Command)
 		if q.Kind == snapshot.InstallPlans && (e.Rule == bundle.RuleVersion || e.Rule == bundle.RuleVersionRange) {
 			p.Line(4, "kubectl opgate why installplan "+displayKey(q.key)+" --write FILE")

@@ -128,7 +128,7 @@ func wait(
 			w.For, w.Messages = []string{approver}, notes
 		} else {
 			for _, reason := range answer.Reasons {
-				if source := reason.Source; source != "" && !slices.Contains(w.For, source) {
+				if source := reason.From.String(); source != "" && !slices.Contains(w.For, source) {
 					w.For = append(w.For, source)
 				}
 			}

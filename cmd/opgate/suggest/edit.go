@@ -47,7 +47,7 @@ func listVersions(at *policy, s *step) (change string, err error) {
 func accept(at *policy, s *step) (change string, err error) {
 	var added []string
 	for _, r := range s.reasons {
-		if isConsent(r) && at.isNamed(policyOf(r)) && !slices.Contains(at.Spec.Consent.Accepted, r.Digest) {
+		if isConsent(r) && at.isNamed(r.From) && !slices.Contains(at.Spec.Consent.Accepted, r.Digest) {
 			added = append(added, r.Digest)
 		}
 	}

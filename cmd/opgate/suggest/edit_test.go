@@ -24,11 +24,13 @@ spec:
 
 // next is the upgrade that all files get, newer one with two versions.
 var (
+	ofEtcd = verdict.PolicyRef{Kind: verdict.KindOperatorPolicy, Namespace: "policies", Name: "etcd"}
+
 	next = step{namespace: "shop", pkg: "etcd", from: "etcd.v0.9.2", Source: "installplan shop/install-x7",
 		Versions: []version{{"etcd.v0.9.4", "0.9.4", "sha256:" + strings.Repeat("a", 64)}},
-		reasons: []verdict.Reason{{Rule: bundle.RuleConsent, Source: "OperatorPolicy policies/etcd",
+		reasons: []verdict.Reason{{Rule: bundle.RuleConsent, From: ofEtcd,
 			Digest: "sha256:" + strings.Repeat("c", 64), Message: "it changes webhooks"}}}
-	newer = step{reasons: []verdict.Reason{{Rule: bundle.RuleVersion, Source: "OperatorPolicy policies/etcd"}}, namespace: "shop", pkg: "etcd", from: "etcd.v0.9.2", Source: "catalog",
+	newer = step{reasons: []verdict.Reason{{Rule: bundle.RuleVersion, From: ofEtcd}}, namespace: "shop", pkg: "etcd", from: "etcd.v0.9.2", Source: "catalog",
 		Versions: []version{{"etcd.v0.9.3", "0.9.3", ""}, {"etcd.v0.9.4", "0.9.4", ""}}}
 	suffixed = step{namespace: "shop", pkg: "etcd", from: "etcd.v0.9.2", Source: "catalog",
 		Versions: []version{{"etcd.v0.9.4", "0.9.4-next", ""}}}

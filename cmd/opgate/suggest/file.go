@@ -58,10 +58,10 @@ type written struct {
 // place is where it is written.
 func (p *policy) place() string { return fmt.Sprintf("%s:%d", text.Escape(p.name), p.line) }
 
-// isNamed reports whether it is a policy, by namespace/name: a kustomization may set the namespace.
-func (p *policy) isNamed(key string) bool {
-	return key == p.Metadata.Namespace+"/"+p.Metadata.Name ||
-		p.Metadata.Namespace == "" && strings.HasSuffix(key, "/"+p.Metadata.Name)
+// isNamed reports whether it is what a reason is of: a kustomization may set the namespace.
+func (p *policy) isNamed(of verdict.PolicyRef) bool {
+	return of.Kind == verdict.KindOperatorPolicy && of.Name == p.Metadata.Name &&
+		(p.Metadata.Namespace == "" || of.Namespace == p.Metadata.Namespace)
 }
 
 // isPatch reports whether it does not say what it governs.
@@ -70,7 +70,7 @@ func (p *policy) isPatch() bool { return p.Spec.Subscription.Name == "" }
 // governs reports whether it governs a step; a patch does if the policy of its name decides on it.
 func (p *policy) governs(s *step) bool {
 	if p.isPatch() {
-		return slices.ContainsFunc(s.reasons, func(r verdict.Reason) bool { return p.isNamed(policyOf(r)) })
+		return slices.ContainsFunc(s.reasons, func(r verdict.Reason) bool { return p.isNamed(r.From) })
 	}
 	return p.Spec.Subscription.Name == s.pkg && p.Spec.Subscription.Namespace == s.namespace &&
 		p.Spec.ComplianceType != string(policyv1beta2.MustNotHave)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 	"text/template"
 	"time"
 
@@ -79,18 +78,9 @@ func isVersion(r verdict.Reason) bool {
 	return r.Rule == bundle.RuleVersion || r.Rule == bundle.RuleVersionRange
 }
 
-// policyOf returns the OperatorPolicy that a reason is of, by namespace/name; "" for another source.
-func policyOf(r verdict.Reason) string {
-	key, ok := strings.CutPrefix(r.Source, verdict.KindOperatorPolicy+" ")
-	if !ok {
-		return ""
-	}
-	return key
-}
-
 // isConsent reports whether a reason is a change that a policy holds until its digest is accepted.
 func isConsent(r verdict.Reason) bool {
-	return r.Rule == bundle.RuleConsent && policyOf(r) != "" && olm.ValidDigest(r.Digest)
+	return r.Rule == bundle.RuleConsent && r.From.Kind == verdict.KindOperatorPolicy && olm.ValidDigest(r.Digest)
 }
 
 // Title names the upgrade.
@@ -131,7 +121,7 @@ func readPath(name string, stdin io.Reader, to string) ([]step, error) {
 		s.Versions = append(s.Versions, version{hop.CSV, hop.Version, olm.ImageDigest(hop.Image)})
 		for _, r := range hop.Reasons {
 			s.reasons = append(s.reasons,
-				verdict.Reason{Rule: r.Rule, Source: r.Source, Message: r.Message, Digest: hop.Digest})
+				verdict.Reason{Rule: r.Rule, From: r.Source, Message: r.Message, Digest: hop.Digest})
 		}
 	}
 	if len(s.Versions) == 0 {
@@ -181,11 +171,10 @@ func suggest(names []string, steps []step, acceptChanges bool) (*result, error) 
 			}
 		}
 		for _, reason := range s.reasons {
-			if isVersion(reason) && !slices.ContainsFunc(policies,
-				func(name string) bool { return strings.HasSuffix(reason.Source, "/"+name) }) {
+			if isVersion(reason) && !slices.Contains(policies, reason.From.Name) {
 				isElsewhere = true
 				r.warnings = append(r.warnings, fmt.Sprintf("warning: %s waits for %s in %s, which is not in the files",
-					text.Escape(s.Source), text.Name(s.to()), reason.Source))
+					text.Escape(s.Source), text.Name(s.to()), reason.From))
 			}
 		}
 		for _, name := range policies {

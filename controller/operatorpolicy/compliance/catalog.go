@@ -240,7 +240,7 @@ func (e *evaluation) refused(out Outcome) Outcome {
 	for _, plan := range e.Namespace.Plans() {
 		var why []string
 		for _, r := range rules.RefusedSteps(plan, e.Namespace, e.Now) {
-			if plan == followed || r.Source == e.Rules.Source() {
+			if plan == followed || r.From == e.Rules.Ref() {
 				why = append(why, r.Message)
 			}
 		}
@@ -269,7 +269,7 @@ func (e *evaluation) holding(out Outcome) Outcome {
 	for _, plan := range e.Namespace.Plans() {
 		var why []string
 		for _, r := range e.Approvals[plan.Metadata.Name].Reasons {
-			if r.Source == e.Rules.Source() {
+			if r.From == e.Rules.Ref() {
 				why = append(why, r.Message)
 			}
 		}
