@@ -64,7 +64,6 @@ func parse(op *policyv1beta2.OperatorPolicy, exceptable []string, templates bool
 		Pending:         op.Annotations[metakey.Pending],
 		exceptable:      exceptable,
 		Incomplete:      DependsOnCluster(op),
-		source:          "OperatorPolicy " + op.Namespace + "/" + op.Name,
 	}
 	p.Consent = r.consent(spec.Consent)
 	p.CatalogImages = r.catalog(spec.Catalog)

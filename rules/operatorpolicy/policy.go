@@ -87,7 +87,6 @@ type Policy struct {
 	// Invalid are the fields with values that are not valid. While there are any, the loop does not act for the policy,
 	// even if it can be judged by.
 	Invalid field.ErrorList
-	source  string
 }
 
 // Unreadable represents a stored policy that does not decode: it holds what it governs, and all that it may govern as
@@ -101,7 +100,6 @@ func Unreadable(namespace, name string, spec *policyv1beta2.OperatorPolicySpec, 
 		Enforced:        spec.RemediationAction == "" || spec.IsEnforced(),
 		Deletion:        spec.EffectiveDeletion(),
 		faults:          cause.Error(),
-		source:          "OperatorPolicy " + namespace + "/" + name,
 	}
 	p.Widen(p.Package == "", p.TargetNamespace == "")
 	return p
@@ -199,7 +197,7 @@ func (p *Policy) SuspendedBy(policy, waits string) *Policy {
 }
 
 // Source returns the policy's name as used in reasons.
-func (p *Policy) Source() string { return p.source }
+func (p *Policy) Source() string { return p.Ref().String() }
 
 // Key identifies policies and orders them.
 func (p *Policy) Key() string { return p.Namespace + "/" + p.Name }
