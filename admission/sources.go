@@ -25,8 +25,8 @@ func (g *Gate) validateCatalogSource(ctx context.Context, s *snapshot.Snapshot,
 func (g *Gate) validateOperatorGroup(ctx context.Context, s *snapshot.Snapshot,
 	req *operatorGroupRequest) verdict.Verdict {
 	ns := s.Namespace(req.Object.Metadata.Namespace)
-	in := rules.OperatorGroupInput{New: req.Object, Old: req.OldObject, Namespace: ns, ByOpgate: g.byOpgate(&req.User),
-		User: req.User.Username, Groups: req.User.Groups, Now: g.Now(), Interrupt: ctx.Done()}
+	in := rules.OperatorGroupInput{New: req.Object, Old: req.OldObject, Namespace: ns, ByOLM: g.OLM.Is(&req.User),
+		ByOpgate: g.byOpgate(&req.User), User: req.User.Username, Groups: req.User.Groups, Now: g.Now(), Interrupt: ctx.Done()}
 	v := rules.JudgeOperatorGroup(in)
 	return g.override(ctx, &v, ns, req.caller(), in.OverrideAsked())
 }

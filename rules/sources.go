@@ -167,7 +167,7 @@ type OperatorGroupInput Write[olm.OperatorGroup]
 // its author may not.
 func JudgeOperatorGroup(in OperatorGroupInput) verdict.Verdict {
 	v := verdict.Verdict{Object: "operatorgroup " + in.New.Metadata.Key()}
-	if in.Old != nil && in.Old.Spec.Digest == in.New.Spec.Digest {
+	if in.ByOLM || in.Old != nil && in.Old.Spec.Digest == in.New.Spec.Digest {
 		return v
 	}
 	if !in.ByOpgate {
