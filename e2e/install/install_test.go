@@ -145,7 +145,7 @@ func (s *Site) undisturbed(t *testing.T, namespace string) {
 	}
 	setChartVersion(t, previous, earlierVersion)
 	s.RunHelm(t, "upgrade", "opgate", previous, "--reuse-values", "--set",
-		"webhooks.timeoutSeconds=10,log.level=debug,"+patiently(), "--wait")
+		"log.level=debug,"+patiently(), "--wait")
 	s.WantGate(t, namespace)
 	s.wantImage(t, true)
 	harness.Eventually(t, "the pods that are less patient are gone", func(context.Context) error {

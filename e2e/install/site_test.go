@@ -38,9 +38,9 @@ var (
 
 // patiently has pods end as they do by default: those that wait less for the API server to know, and to let go of its
 // connections, may end one that is in use. How long controllers, the node and the API server take to know of a pod that
-// ends, and of a CA, depends on the machine.
+// ends, and of a CA, depends on the machine, and so does how long a review takes there.
 func patiently() string {
-	return fmt.Sprintf("drain.delay=%s,drain.timeout=100s,certificates.selfManaged.caOverlap=%s,%s",
+	return fmt.Sprintf("webhooks.timeoutSeconds=30,drain.delay=%s,drain.timeout=100s,certificates.selfManaged.caOverlap=%s,%s",
 		seconds(speed.Scale(5*time.Second)), seconds(speed.Scale(2*time.Second)), shared())
 }
 
