@@ -102,8 +102,9 @@ func (s *Site) takeLease(t *testing.T) {
 	})
 	harness.Eventually(t, "the leader is started again", func(ctx context.Context) error {
 		now := s.processes(t)
+		// On a slow machine the other one may have led since, and have lost the Lease as well.
 		ended := slices.DeleteFunc(slices.Clone(before), func(pid int) bool { return slices.Contains(now, pid) })
-		if len(ended) != 1 || slices.Contains(now, 0) {
+		if len(ended) == 0 || slices.Contains(now, 0) {
 			return fmt.Errorf("processes are %v, they were %v", now, before)
 		}
 		return s.tryKubectl(ctx, "wait", "-n", cluster.OpgateNamespace, "--for=condition=Ready", "--timeout=1s", "pods",
