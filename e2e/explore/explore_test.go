@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -28,7 +27,7 @@ var (
 	walks  = flag.Int("walks", 1, "number of walks")
 	seed   = flag.Uint64("seed", usualSeed, "seed of the first walk, each later one has the next")
 	length = flag.Int("actions", 15, "number of actions of a walk")
-	limit  = flag.Duration("deadline", time.Minute, "time to meet the invariants, on a machine of usual speed")
+	limit  = flag.Duration("deadline", harness.WaitTimeout, "time to meet the invariants, on a machine of usual speed")
 )
 
 // TestExplore plays walks that seeds choose and, without other seeds, a script of testdata; with -long all of them. Its
