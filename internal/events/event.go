@@ -55,8 +55,8 @@ const (
 )
 
 const (
-	// MaxNote is the maximum length of the note of an event in the API, in bytes.
-	MaxNote = 1024
+	// maxNote is the maximum length of the note of an event in the API, in bytes.
+	maxNote = 1024
 	// maxInstance is the maximum length of the name of the reporting process, in bytes.
 	maxInstance = 128
 	// maxPrefix bounds the part of the object's name in the name of an event, in bytes: a dot and a digest follow, of
@@ -114,7 +114,7 @@ func (e *Event) object(name, instance string, now time.Time) *eventsv1.Event {
 		Reason:              e.Reason,
 		Regarding:           e.Regarding,
 		Related:             e.Related,
-		Note:                text.Truncate(e.Note, MaxNote),
+		Note:                text.Truncate(e.Note, maxNote),
 		Type:                kind,
 	}
 }

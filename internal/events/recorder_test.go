@@ -373,7 +373,7 @@ func TestAttackHostileTexts(t *testing.T) {
 		s.Record(held(strings.Repeat("a.", 126)+"b", "held"))
 		s.wantRequests(t, 2, 2)
 		for name, event := range s.stored {
-			if len(event.Note) > MaxNote || !utf8.ValidString(event.Note) ||
+			if len(event.Note) > maxNote || !utf8.ValidString(event.Note) ||
 				strings.ContainsFunc(event.Note, func(r rune) bool { return r < ' ' || r == '\u202e' }) {
 				t.Errorf("the note of %s is %q", name, event.Note)
 			}

@@ -138,15 +138,15 @@ func (l *VersionList) digested(name string) bool {
 	return i < len(l.sorted) && strings.HasPrefix(l.sorted[i], name+"@")
 }
 
-// BindsTo reports whether a name is listed for a bundle image with a digest.
+// BindsTo reports whether a name is listed for a bundle image with a digest; never for "", which is not known.
 func (l *VersionList) BindsTo(name, digest string) bool {
 	_, listed := slices.BinarySearch(l.sorted, name+"@"+digest)
-	return listed
+	return digest != "" && listed
 }
 
 // Matches reports whether a name is listed, or is with the digest of a bundle image, which is "" if that is not known.
 func (l *VersionList) Matches(name, digest string) bool {
-	return l.Lists(name) || digest != "" && l.BindsTo(name, digest)
+	return l.Lists(name) || l.BindsTo(name, digest)
 }
 
 // Mentions reports whether a name is listed with some contents or any.
