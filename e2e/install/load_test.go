@@ -28,11 +28,11 @@ const (
 // may fail.
 func (s *Site) underLoad(t *testing.T, namespace string, during func(), others ...Try) {
 	t.Helper()
-	s.underLoadOf(t, loadRate, namespace, during, others...)
+	wantNone(t, s.load(t, loadRate, namespace, during, others...))
 }
 
-// underLoadOf is underLoad with a rate.
-func (s *Site) underLoadOf(t *testing.T, rate time.Duration, namespace string, during func(), others ...Try) {
+// load is underLoad with a rate. It returns why requests failed.
+func (s *Site) load(t *testing.T, rate time.Duration, namespace string, during func(), others ...Try) []error {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var (
@@ -82,6 +82,12 @@ func (s *Site) underLoadOf(t *testing.T, rate time.Duration, namespace string, d
 	if sent == loadMost {
 		t.Errorf("it was not over after %d requests", sent)
 	}
+	return failures
+}
+
+// wantNone wants no request to have failed.
+func wantNone(t *testing.T, failures []error) {
+	t.Helper()
 	for i, err := range failures {
 		if i == 10 {
 			t.Errorf("and %d more", len(failures)-i)
