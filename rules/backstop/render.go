@@ -28,7 +28,10 @@ var kinds = map[string]func() runtime.Object{
 	"MutatingAdmissionPolicyBinding":   func() runtime.Object { return &admissionv1.MutatingAdmissionPolicyBinding{} },
 }
 
-var lineBreak = regexp.MustCompile(`\n\s*`)
+var (
+	lineBreak = regexp.MustCompile(`\n\s*`)
+	kindLine  = regexp.MustCompile(`(?m)^kind: (\w+)$`)
+)
 
 // render returns the objects in a template of folder policies. The templates are part of the program: one that cannot
 // be rendered panics.
@@ -59,9 +62,7 @@ func render(name string, data any) []runtime.Object {
 	must(t.New(name).Parse(read(name + ".yaml.tmpl")))
 	var objects []runtime.Object
 	for _, document := range strings.Split(execute(name, data), "\n---\n") {
-		var meta struct{ Kind string }
-		must(yaml.Unmarshal([]byte(document), &meta))
-		object := kinds[meta.Kind]()
+		object := kinds[kindLine.FindStringSubmatch(document)[1]]()
 		must(yaml.UnmarshalStrict([]byte(document), object))
 		objects = append(objects, object)
 	}
