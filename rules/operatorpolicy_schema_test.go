@@ -24,6 +24,24 @@ const whole = `{"complianceType":"musthave","upgradeApproval":"None","remediatio
 	"exceptions":[{"versions":["etcd.v1"],"rules":["bundle/version"],"reason":"why","expires":"2026-12-15T00:00:00Z"}],
 	"complianceConfig":{},"statusConfig":{},"removalBehavior":{}}`
 
+// TestSchemaReadsASpecOnce reads a policy again, as with each status, and one that differs.
+func TestSchemaReadsASpecOnce(t *testing.T) {
+	op, n := operatorPolicy("etcd", nil), 0
+	if err := json.Unmarshal([]byte(whole), &op.Spec); err != nil {
+		t.Fatal(err)
+	}
+	read := func() { NewOperatorPolicy(op) }
+	again := testing.AllocsPerRun(20, read)
+	other := testing.AllocsPerRun(20, func() {
+		n++
+		op.Spec.Subscription.Channel = fmt.Sprint(n)
+		read()
+	})
+	if again > other/2 {
+		t.Errorf("reading a policy again takes %v allocations, another one %v", again, other)
+	}
+}
+
 // TestWhatTheSchemaRefusesIsAFault stores, for each keyword and each rule in CEL of the schema, a value that it does
 // not admit, as an earlier release or another program may have. The policy is not valid at that field, and what it
 // governs is held unless only the loop reads the field.

@@ -6,6 +6,8 @@ package crdschema
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -24,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apifield "k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/utils/lru"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -35,7 +38,12 @@ type Schema struct {
 	structural *structural.Structural
 	// validators compiles when it is first called.
 	validators func() *validators
+	// admitted has the digests of fields that were found valid of late: what is stored is read again with each status.
+	admitted *lru.Cache
 }
+
+// maxAdmitted bounds the digests of a schema.
+const maxAdmitted = 4096
 
 type validators struct {
 	keywords validation.SchemaValidator
@@ -76,12 +84,12 @@ func Of(d *apiextensionsv1.CustomResourceDefinition, version string) *Schema {
 		keywords, _, err := validation.NewSchemaValidator(&internal)
 		must(err)
 		return &validators{keywords, cel.NewValidator(s, true, celconfig.PerCallLimit)}
-	})}
+	}), lru.New(maxAdmitted)}
 }
 
 func must(err error) {
 	if err != nil {
-		panic(fmt.Sprintf("read the definitions: %v", err))
+		panic(fmt.Sprintf("crdschema: %v", err))
 	}
 }
 
@@ -148,7 +156,18 @@ func (s *Schema) Check(field string, value any) apifield.ErrorList {
 		return apifield.ErrorList{apifield.Invalid(apifield.NewPath(field), apifield.OmitValueType{}, err.Error())}
 	}
 	leaveOutEmpty(content)
-	return s.validate(map[string]any{field: content})
+	object := map[string]any{field: content}
+	text, err := json.Marshal(object)
+	must(err) // what was converted has strings, numbers, booleans, lists and maps alone
+	digest := sha256.Sum256(text)
+	if _, known := s.admitted.Get(digest); known {
+		return nil
+	}
+	errs := s.validate(object)
+	if len(errs) == 0 {
+		s.admitted.Add(digest, nil)
+	}
+	return errs
 }
 
 // leaveOutEmpty removes the fields that are empty texts, which fields of a struct are that are not set.
