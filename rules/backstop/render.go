@@ -7,12 +7,14 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"text/template"
+	"unicode/utf8"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 
 	"github.com/opgate/opgate/internal/kept"
 )
@@ -20,13 +22,12 @@ import (
 //go:embed policies
 var files embed.FS
 
-// kinds are those of the objects in the templates.
-var kinds = map[string]func() runtime.Object{
-	"ValidatingAdmissionPolicy":        func() runtime.Object { return &admissionv1.ValidatingAdmissionPolicy{} },
-	"ValidatingAdmissionPolicyBinding": func() runtime.Object { return &admissionv1.ValidatingAdmissionPolicyBinding{} },
-	"MutatingAdmissionPolicy":          func() runtime.Object { return &admissionv1.MutatingAdmissionPolicy{} },
-	"MutatingAdmissionPolicyBinding":   func() runtime.Object { return &admissionv1.MutatingAdmissionPolicyBinding{} },
-}
+// decoder decodes admission policies and their bindings; it refuses fields that they do not have.
+var decoder = func() runtime.Decoder {
+	scheme := runtime.NewScheme()
+	must(admissionv1.AddToScheme(scheme))
+	return serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+}()
 
 var lineBreak = regexp.MustCompile(`\n\s*`)
 
@@ -59,10 +60,8 @@ func render(name string, data any) []runtime.Object {
 	must(t.New(name).Parse(read(name + ".yaml.tmpl")))
 	var objects []runtime.Object
 	for _, document := range strings.Split(execute(name, data), "\n---\n") {
-		var meta struct{ Kind string }
-		must(yaml.Unmarshal([]byte(document), &meta))
-		object := kinds[meta.Kind]()
-		must(yaml.UnmarshalStrict([]byte(document), object))
+		object, err := runtime.Decode(decoder, []byte(document))
+		must(err)
 		objects = append(objects, object)
 	}
 	return objects
@@ -81,25 +80,12 @@ func must(results ...any) {
 	}
 }
 
+// literals makes a string literal of Go one of CEL, in single quotes.
+var literals = strings.NewReplacer(`\\`, `\\`, `\"`, `"`, `"`, `'`, `'`, `\'`)
+
 // quote returns a string literal of CEL. It holds printable ASCII only.
 func quote(s string) string {
-	var b strings.Builder
-	b.WriteByte('\'')
-	for _, r := range s {
-		switch {
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\'' || r == '\\':
-			b.WriteByte('\\')
-			b.WriteRune(r)
-		case r >= ' ' && r <= '~':
-			b.WriteRune(r)
-		default:
-			fmt.Fprintf(&b, `\U%08x`, r)
-		}
-	}
-	b.WriteByte('\'')
-	return b.String()
+	return literals.Replace(strconv.QuoteToASCII(strings.ToValidUTF8(s, string(utf8.RuneError))))
 }
 
 // quoteList returns a list literal of CEL.
