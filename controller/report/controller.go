@@ -14,12 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -62,7 +60,7 @@ type Controller struct {
 	manager ctrl.Manager
 	// owner is the ClusterRole that owns the Reports, reports are all of their name.
 	owner   *owned.Owner
-	reports *watched.Watch
+	reports *watched.Object
 	// asked is set once the API server was asked whether it serves Reports, opened once they are watched.
 	asked, opened bool
 }
@@ -77,12 +75,8 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	if c.owner, err = owned.NewOwner(client, OwnerName, "Reports", func() { c.queue.Add(everything) }, c.Log); err != nil {
 		return err
 	}
-	named := fields.OneTermEqualSelector(metav1.ObjectNameField, Name).String()
-	informer := dynamicinformer.NewFilteredDynamicInformer(client, resource, metav1.NamespaceAll, 0, cache.Indexers{},
-		func(o *metav1.ListOptions) { o.FieldSelector = named }).Informer()
-	if c.reports, err = watched.NewWatch(informer, c.reportChanged,
-		c.Log.WithValues("resource", resource.Resource)); err != nil {
-		return fmt.Errorf("watch Reports: %w", err)
+	if c.reports, err = watched.Named(client, resource, metav1.NamespaceAll, Name, c.reportChanged, c.Log); err != nil {
+		return err
 	}
 	return manager.Registration[string]{Name: "report", Reconciler: c, Queue: &c.queue, Store: c.Store,
 		Changed: c.changed, Kinds: []*snapshot.Kind{snapshot.CustomResourceDefinitions}}.AddTo(mgr)

@@ -1,4 +1,4 @@
-// Package watched watches objects, above all single ones by their names. The RBAC rule for that is limited to the name.
+// Package watched watches objects by their names. The RBAC rule for that is limited to the name.
 package watched
 
 import (
@@ -17,9 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// Watch is a watch of objects. The caller starts it, or has a manager do so by opening it.
-type Watch struct {
+// Object is a watch of one object, or of those of a name in all namespaces. The caller starts it, or has a manager do so
+// by opening it.
+type Object struct {
 	Informer cache.SharedIndexInformer
+	// Client sends requests for the resource, in the namespace of the object.
+	Client dynamic.ResourceInterface
 	// Synced reports whether all objects were read and passed on once.
 	Synced cache.InformerSynced
 	// Failed is called with each error of listing or watching, which is logged. Default: not called.
@@ -28,24 +31,42 @@ type Watch struct {
 	opened  bool
 }
 
-// NewWatch returns a watch. Changed is called after each change of an object, with the object, and with nil once all
-// objects were passed on.
-func NewWatch(informer cache.SharedIndexInformer, changed func(object any), log logr.Logger) (*Watch, error) {
-	w := &Watch{Informer: informer, Failed: func(error) {}, changed: changed}
-	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+// New returns an object to watch, with namespace "" if it is cluster-scoped. Changed is called after each change, and once
+// the object was read or found not to exist.
+func New(
+	client dynamic.Interface, resource schema.GroupVersionResource, namespace, name string, changed func(),
+	log logr.Logger,
+) (*Object, error) {
+	return Named(client, resource, namespace, name, func(any) { changed() }, log)
+}
+
+// Named is New for the objects of a name in all namespaces, with namespace "". Changed is called with the object that has
+// changed, and with nil once all were passed on.
+func Named(
+	client dynamic.Interface, resource schema.GroupVersionResource, namespace, name string, changed func(object any),
+	log logr.Logger,
+) (*Object, error) {
+	only := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	w := &Object{Client: client.Resource(resource).Namespace(namespace), Failed: func(error) {}, changed: changed}
+	w.Informer = dynamicinformer.NewFilteredDynamicInformer(client, resource, namespace, 0, nil,
+		func(options *metav1.ListOptions) {
+			options.FieldSelector = only
+		}).Informer()
+	log = log.WithValues("resource", resource.Resource, "name", name)
+	err := w.Informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		log.Info("watch interrupted, retrying", "error", err.Error())
 		w.Failed(err)
 	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("watch %s %s: %w", resource.Resource, name, err)
 	}
-	handled, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	handled, err := w.Informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    changed,
 		UpdateFunc: func(_, now any) { changed(now) },
 		DeleteFunc: changed,
 	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("watch %s %s: %w", resource.Resource, name, err)
 	}
 	w.Synced = handled.HasSynced
 	return w, nil
@@ -53,7 +74,7 @@ func NewWatch(informer cache.SharedIndexInformer, changed func(object any), log 
 
 // Open adds the watch to a manager that runs, if it has not been opened, and waits until it shows what is stored. It is
 // not safe for concurrent use.
-func (w *Watch) Open(ctx context.Context, mgr manager.Manager) error {
+func (w *Object) Open(ctx context.Context, mgr manager.Manager) error {
 	if !w.opened {
 		if err := mgr.Add(w); err != nil {
 			return err
@@ -67,7 +88,7 @@ func (w *Watch) Open(ctx context.Context, mgr manager.Manager) error {
 }
 
 // Start implements manager.Runnable. It watches until the context ends.
-func (w *Watch) Start(ctx context.Context) error {
+func (w *Object) Start(ctx context.Context) error {
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
 	waiting.Go(func() {
@@ -79,34 +100,9 @@ func (w *Watch) Start(ctx context.Context) error {
 	return nil
 }
 
-// Object is one watched object.
-type Object struct {
-	*Watch
-	// Client sends requests for the resource, in the namespace of the object.
-	Client dynamic.ResourceInterface
-}
-
-// New returns an object to watch, with namespace "" if it is cluster-scoped. Changed is called after each change, and once
-// the object was read or found not to exist.
-func New(
-	client dynamic.Interface, resource schema.GroupVersionResource, namespace, name string, changed func(),
-	log logr.Logger,
-) (*Object, error) {
-	only := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-	informer := dynamicinformer.NewFilteredDynamicInformer(client, resource, namespace, 0, nil,
-		func(options *metav1.ListOptions) {
-			options.FieldSelector = only
-		}).Informer()
-	w, err := NewWatch(informer, func(any) { changed() }, log.WithValues("resource", resource.Resource, "name", name))
-	if err != nil {
-		return nil, fmt.Errorf("watch %s %s: %w", resource.Resource, name, err)
-	}
-	return &Object{Watch: w, Client: client.Resource(resource).Namespace(namespace)}, nil
-}
-
 // Get returns the object as last observed, nil if it does not exist. It must not be modified.
-func (o *Object) Get() *unstructured.Unstructured {
-	for _, current := range o.Informer.GetStore().List() {
+func (w *Object) Get() *unstructured.Unstructured {
+	for _, current := range w.Informer.GetStore().List() {
 		return current.(*unstructured.Unstructured)
 	}
 	return nil

@@ -7,8 +7,10 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"text/template"
+	"unicode/utf8"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,15 +22,11 @@ import (
 //go:embed policies
 var files embed.FS
 
-// kinds are those of the objects in the templates.
-var kinds = map[string]func() runtime.Object{
-	"ValidatingAdmissionPolicy":        func() runtime.Object { return &admissionv1.ValidatingAdmissionPolicy{} },
-	"ValidatingAdmissionPolicyBinding": func() runtime.Object { return &admissionv1.ValidatingAdmissionPolicyBinding{} },
-	"MutatingAdmissionPolicy":          func() runtime.Object { return &admissionv1.MutatingAdmissionPolicy{} },
-	"MutatingAdmissionPolicyBinding":   func() runtime.Object { return &admissionv1.MutatingAdmissionPolicyBinding{} },
-}
-
 var (
+	// scheme has the kinds of the objects in the templates.
+	scheme = runtime.NewScheme()
+	_      = admissionv1.AddToScheme(scheme)
+
 	lineBreak = regexp.MustCompile(`\n\s*`)
 	kindLine  = regexp.MustCompile(`(?m)^kind: (\w+)$`)
 )
@@ -62,7 +60,8 @@ func render(name string, data any) []runtime.Object {
 	must(t.New(name).Parse(read(name + ".yaml.tmpl")))
 	var objects []runtime.Object
 	for _, document := range strings.Split(execute(name, data), "\n---\n") {
-		object := kinds[kindLine.FindStringSubmatch(document)[1]]()
+		object, err := scheme.New(admissionv1.SchemeGroupVersion.WithKind(kindLine.FindStringSubmatch(document)[1]))
+		must(err)
 		must(yaml.UnmarshalStrict([]byte(document), object))
 		objects = append(objects, object)
 	}
@@ -82,25 +81,12 @@ func must(results ...any) {
 	}
 }
 
+// literals makes a string literal of Go one of CEL, in single quotes.
+var literals = strings.NewReplacer(`\\`, `\\`, `\"`, `"`, `"`, `'`, `'`, `\'`)
+
 // quote returns a string literal of CEL. It holds printable ASCII only.
 func quote(s string) string {
-	var b strings.Builder
-	b.WriteByte('\'')
-	for _, r := range s {
-		switch {
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\'' || r == '\\':
-			b.WriteByte('\\')
-			b.WriteRune(r)
-		case r >= ' ' && r <= '~':
-			b.WriteRune(r)
-		default:
-			fmt.Fprintf(&b, `\U%08x`, r)
-		}
-	}
-	b.WriteByte('\'')
-	return b.String()
+	return literals.Replace(strconv.QuoteToASCII(strings.ToValidUTF8(s, string(utf8.RuneError))))
 }
 
 // quoteList returns a list literal of CEL.
