@@ -61,13 +61,10 @@ func JudgeClusterExtension(in ClusterExtensionInput) verdict.Verdict {
 			" with catalog.packageName").At("spec.source"))
 	}
 	policies := in.Namespace.Governing(pkg)
-	judgeBy(clusterExtensionRules, &in, policies, &v)
+	judgeBy(clusterExtensionRules, &in, "this ClusterExtension", policies, &v)
 	for _, p := range policies { // by rules of package bundle
 		p.Record(&v, bundle.RuleDependencyPending, state.Suspended(p.Pending, p.Waits, in.what()))
-		switch {
-		case p.Unreadable() != "":
-			p.Record(&v, bundle.RulePolicyUnreadable, bundle.Unreadable(p, "this ClusterExtension"))
-		case !p.MustNotHave:
+		if p.Unreadable() == "" && !p.MustNotHave {
 			p.Record(&v, bundle.RuleUpgrade, heldExtensionUpgrade(&in, p))
 			p.Record(&v, bundle.RuleApprovalWindow, bundle.OutsideWindow(in.Now, in.what(), p))
 		}

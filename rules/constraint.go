@@ -310,9 +310,9 @@ func (in *ConstraintInput) judgeExceptions(v *verdict.Verdict) operatorpolicy.Ex
 	all.Judge(v, RuleConstraintExceptionEnded, in.Now, in.Review)
 	for i, e := range in.Constraint.Spec.Exceptions {
 		if path := fmt.Sprintf("spec.exceptions[%d]", i); e.Package == "" && len(errs) == 0 {
-			v.Add(RuleConstraintIneffective, verdict.Finding{Field: path + ".package",
-				What:     path + " names no package, so that it counts for a ClusterServiceVersion of this name in any package",
-				Accepted: "name the package that it is for"})
+			ineffective(v, path+".package",
+				path+" names no package, so that it counts for a ClusterServiceVersion of this name in any package",
+				"name the package that it is for")
 		}
 	}
 	return all

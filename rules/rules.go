@@ -68,8 +68,14 @@ type rule[In any] struct {
 	previews moment
 }
 
-// judgeBy judges by the rules of a kind: by each policy, and once for all of them.
-func judgeBy[In any](kind []rule[In], in In, policies []*operatorpolicy.Policy, v *verdict.Verdict) {
+// judgeBy judges what a policy governs by the rules of a kind: by each policy, of which one that cannot be read lets
+// nothing through, and once for all of them.
+func judgeBy[In any](kind []rule[In], in In, what string, policies []*operatorpolicy.Policy, v *verdict.Verdict) {
+	for _, p := range policies {
+		if p.Unreadable() != "" {
+			p.Record(v, bundle.RulePolicyUnreadable, bundle.Unreadable(p, what))
+		}
+	}
 	for i := range kind {
 		r := &kind[i]
 		for _, p := range policies {

@@ -171,7 +171,7 @@ func JudgeOperatorGroup(in OperatorGroupInput) verdict.Verdict {
 		return v
 	}
 	if !in.ByOpgate {
-		judgeBy(operatorGroupRules, &in, nil, &v)
+		judgeBy(operatorGroupRules, &in, "this OperatorGroup", nil, &v)
 	}
 	w := &constraint.Write{On: constraint.OnOperatorGroup, Update: in.Old != nil, User: in.User, Groups: in.Groups,
 		UserUnknown: in.UserUnknown, Group: in.New, OldGroup: in.Old, Others: len(in.others())}

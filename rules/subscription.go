@@ -114,12 +114,7 @@ func JudgeSubscription(in SubscriptionInput) verdict.Verdict {
 	}
 	policies := in.Namespace.Governing(sub.Spec.Package)
 	if !in.fromJudgedPlan() && !in.onlyTurnsManual() {
-		for _, p := range policies {
-			if p.Unreadable() != "" { // it must not let anything through
-				p.Record(&v, bundle.RulePolicyUnreadable, bundle.Unreadable(p, "this Subscription"))
-			}
-		}
-		judgeBy(subscriptionRules, &in, policies, &v)
+		judgeBy(subscriptionRules, &in, "this Subscription", policies, &v)
 	}
 	approval, decider := judgeApproval(&in, policies, &v)
 	if sub.Spec.StartingCSV != "" && approval != olm.ApprovalManual {
