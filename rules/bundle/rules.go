@@ -3,6 +3,9 @@
 package bundle
 
 import (
+	"fmt"
+
+	"github.com/blang/semver/v4"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/opgate/opgate/internal/text"
@@ -203,10 +206,27 @@ func listVersion(in verdict.EditInput) []verdict.PatchOperation {
 
 func widenRange(in verdict.EditInput) []verdict.PatchOperation {
 	written, _, _ := unstructured.NestedString(in.Policy, "spec", "versionRange") // another type ends in no edit
-	if in.Version == "" || written == "" {
+	added := Alternative(in.Version)
+	if added == "" || written == "" {
 		return nil
 	}
-	return add("/spec/versionRange", written+" || "+in.Version)
+	return add("/spec/versionRange", written+added)
+}
+
+// Alternative returns what is added to a range so that a version is in it, "" for a version that ranges do not compare.
+// One with a suffix in which the parser takes an x for a wildcard has another form: -0 is before all suffixes.
+func Alternative(version string) string {
+	v, err := semver.Parse(version)
+	if err != nil {
+		return ""
+	}
+	v.Build = nil
+	if only, err := olm.ParseVersionRange(v.String()); err == nil {
+		if in, err := only.Contains(version); err == nil && in {
+			return " || " + v.String()
+		}
+	}
+	return fmt.Sprintf(" || >=%d.%d.%d-0 <%[1]d.%[2]d.%[4]d-0", v.Major, v.Minor, v.Patch, v.Patch+1)
 }
 
 func nameCatalog(in verdict.EditInput) []verdict.PatchOperation {

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/blang/semver/v4"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/bundle"
 	"github.com/opgate/opgate/rules/operatorpolicy"
 )
 
@@ -75,7 +75,7 @@ func widenRange(at *policy, s *step) (change string, err error) {
 		case err != nil:
 			return "", fmt.Errorf("cannot be compared with %s: %w", text.Name(v.CSV), err)
 		case !in:
-			added += alternative(v.version)
+			added += bundle.Alternative(v.version)
 		}
 	}
 	wider := strings.TrimSpace(at.Spec.VersionRange) + added
@@ -85,19 +85,6 @@ func widenRange(at *policy, s *step) (change string, err error) {
 	from, kept := at.position(n)+len(n.Value), strings.TrimRight(n.Value, "\n")
 	n.Value = kept + added + n.Value[len(kept):]
 	return "spec.versionRange: " + text.Quote(wider), at.insert(from, false, added)
-}
-
-// alternative returns what a range gets to have a version. One with a suffix in which the parser takes an x for a
-// wildcard has another form: -0 is before all suffixes.
-func alternative(version string) string {
-	v := semver.MustParse(version) // ranges compare no other
-	v.Build = nil
-	if only, err := olm.ParseVersionRange(v.String()); err == nil {
-		if in, err := only.Contains(version); err == nil && in {
-			return " || " + v.String()
-		}
-	}
-	return fmt.Sprintf(" || >=%d.%d.%d-0 <%[1]d.%[2]d.%[4]d-0", v.Major, v.Minor, v.Patch, v.Patch+1)
 }
 
 // addTo adds texts to a list of the spec, behind its last element: on lines as that is on, or in brackets.
