@@ -137,7 +137,7 @@ func (r *reader) compare(ctx context.Context, replaces state.Replacement) (*chan
 		if ref != nil {
 			contents.Resolve(ref.Properties, ref.Replaces)
 		}
-		r.Bundles[replaces.CSV] = bundleOf(contents)
+		r.Bundles[replaces.CSV] = BundleOf(contents)
 		installed, missing, err := r.installed(ctx, &replaces, manifests)
 		switch {
 		case errors.Is(err, errUninstalled):
@@ -159,8 +159,8 @@ func (r *reader) compare(ctx context.Context, replaces state.Replacement) (*chan
 	return set, nil
 }
 
-// bundleOf returns what Constraints read of the contents of a bundle.
-func bundleOf(c *change.Contents) *olm.Bundle {
+// BundleOf returns what Constraints read of the contents of a bundle.
+func BundleOf(c *change.Contents) *olm.Bundle {
 	csv, err := c.ClusterServiceVersion()
 	if err != nil {
 		return &olm.Bundle{Fault: err.Error()}

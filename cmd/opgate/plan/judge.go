@@ -109,11 +109,8 @@ func (j *judge) changes(plan *olm.InstallPlan, csvs []state.Replacement) *state.
 		set, bundle := &change.Set{}, &olm.Bundle{}
 		if err != nil {
 			set.Fault, bundle.Fault = err.Error(), err.Error()
-		} else if csv, unread := is.ClusterServiceVersion(); unread != nil {
-			set.Fault, bundle.Fault = unread.Error(), unread.Error()
 		} else {
-			csv.Spec.KeepDigest()
-			set, bundle.Spec, bundle.Grants = change.Compare(was, is), &csv.Spec, is.Grants()
+			set, bundle = change.Compare(was, is), contents.BundleOf(is)
 		}
 		set.CSV, set.Package, set.Version, set.From = c.CSV, c.Package, c.Version, c.From
 		all.ByCSV[c.CSV], all.Bundles[c.CSV] = set, bundle
