@@ -85,11 +85,7 @@ type decodedPolicies struct {
 }
 
 func decodePolicies(req *request[json.RawMessage, json.RawMessage]) (p decodedPolicies, err error) {
-	raw, err := conversion.Current(*req.Object)
-	if err != nil {
-		return p, err
-	}
-	if p.policy, p.strict, err = rules.DecodeOperatorPolicy(raw); err != nil {
+	if p.policy, p.strict, err = decodeOperatorPolicy(*req.Object); err != nil {
 		return p, err
 	}
 	if req.OldObject != nil {
