@@ -162,3 +162,23 @@ func TestDigestOfAStep(t *testing.T) {
 		})
 	}
 }
+
+// TestAlternativeHasItsVersion adds versions to a range: it has each then, and none beside it.
+func TestAlternativeHasItsVersion(t *testing.T) {
+	for _, version := range []string{"1.2.3", "1.2.3-rc.1", "1.2.3-x86", "1.2.3-0.x.1", "1.2.3-X", "1.2.3+7", "0.0.0-x"} {
+		text := ">=9.0.0" + bundle.Alternative(version)
+		r, err := olm.ParseVersionRange(text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		for other, want := range map[string]bool{version: true, "1.2.4": false, "1.2.2": false, "9.1.0": true} {
+			if has, err := r.Contains(other); err != nil || has != want {
+				t.Errorf("%s has %s: %t, %v", text, other, has, err)
+			}
+		}
+	}
+	if got := bundle.Alternative("latest"); got != "" {
+		t.Errorf("of what is no version it is %q", got)
+	}
+}
