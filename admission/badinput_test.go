@@ -15,6 +15,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/opgate/opgate/admission/scenario"
+	"github.com/opgate/opgate/admission/scenario/scenariotest"
 	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/rules"
@@ -179,7 +180,7 @@ func TestNotReady(t *testing.T) {
 // TestMatchConditionsSkipOnlyWhatPasses checks the matchConditions of the webhooks: every write
 // that they skip is one that the gate would allow.
 func TestMatchConditionsSkipOnlyWhatPasses(t *testing.T) {
-	scenarios, err := scenario.Load(scenarioDir, versions)
+	scenarios, err := scenariotest.Load(scenarioDir, versions)
 	if err != nil {
 		t.Fatal(err)
 	}

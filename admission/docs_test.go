@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/opgate/opgate/admission/scenario"
+	"github.com/opgate/opgate/admission/scenario/scenariotest"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -42,7 +42,7 @@ func TestRulesDocument(t *testing.T) {
 		t.Errorf("docs/rules.md has the rules\n%q\nthere are\n%q", documented, known)
 	}
 
-	scenarios, err := scenario.Load(scenarioDir, versions)
+	scenarios, err := scenariotest.Load(scenarioDir, versions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestRulesDocument(t *testing.T) {
 	for _, s := range scenarios {
 		said[s.Message] = true
 		if strings.Contains(s.Backstop, "(deletion/") {
-			said[strings.ReplaceAll(s.Backstop, scenario.UIDPlaceholder, "6f1c7a52-4b1e-4f0a-9d7c-2f8a1c0e5b11")] = true
+			said[strings.ReplaceAll(s.Backstop, scenariotest.UIDPlaceholder, "6f1c7a52-4b1e-4f0a-9d7c-2f8a1c0e5b11")] = true
 		}
 		for _, w := range s.Warnings {
 			said["Warning: "+w] = true

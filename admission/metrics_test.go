@@ -11,12 +11,13 @@ import (
 
 	"github.com/opgate/opgate/admission/olmidentity"
 	"github.com/opgate/opgate/admission/scenario"
+	"github.com/opgate/opgate/admission/scenario/scenariotest"
 )
 
 // TestMetricsOfCallers posts an override and a write by OLM, as the API server and as any client that reaches the port:
 // only the API server's are counted.
 func TestMetricsOfCallers(t *testing.T) {
-	scenarios, err := scenario.Load(scenarioDir, versions)
+	scenarios, err := scenariotest.Load(scenarioDir, versions)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/opgate/opgate/admission/scenario"
 	"github.com/opgate/opgate/admission/scenario/play"
+	"github.com/opgate/opgate/admission/scenario/scenariotest"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -18,7 +19,7 @@ import (
 // TestOverridesAreRecorded plays, for each rule by which refusals are set aside, the scenarios in which that happens:
 // each leaves the reason in the audit log, and is counted under its rule.
 func TestOverridesAreRecorded(t *testing.T) {
-	scenarios, err := scenario.Load(scenarioDir, versions)
+	scenarios, err := scenariotest.Load(scenarioDir, versions)
 	if err != nil {
 		t.Fatal(err)
 	}

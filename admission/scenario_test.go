@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/opgate/opgate/admission/scenario"
+	"github.com/opgate/opgate/admission/scenario/scenariotest"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/state"
@@ -49,13 +50,13 @@ func TestScenarios(t *testing.T) {
 
 // reviewed returns the scenarios of which webhooks review the write: all but deletions.
 func reviewed() ([]*scenario.Scenario, error) {
-	scenarios, err := scenario.Load(scenarioDir, versions)
+	scenarios, err := scenariotest.Load(scenarioDir, versions)
 	return slices.DeleteFunc(scenarios, func(s *scenario.Scenario) bool { return s.Verb == "delete" }), err
 }
 
 // TestScenariosCoverRules checks that every rule has a scenario.
 func TestScenariosCoverRules(t *testing.T) {
-	scenarios, err := scenario.Load(scenarioDir, versions)
+	scenarios, err := scenariotest.Load(scenarioDir, versions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +70,7 @@ func TestScenariosCoverRules(t *testing.T) {
 
 // TestScenariosShowOutcomes checks that no rule refuses in another way than it states.
 func TestScenariosShowOutcomes(t *testing.T) {
-	scenarios, err := scenario.Load(scenarioDir, versions)
+	scenarios, err := scenariotest.Load(scenarioDir, versions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +96,7 @@ var threatID = regexp.MustCompile(`^[OG][0-9]+$`)
 
 // TestScenariosNameThreats checks that each threat that scenarios are to show has one.
 func TestScenariosNameThreats(t *testing.T) {
-	scenarios, err := scenario.Load(scenarioDir, versions)
+	scenarios, err := scenariotest.Load(scenarioDir, versions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +136,7 @@ func TestScenariosCallWebhooks(t *testing.T) {
 	}
 	ways := map[string]bool{}
 	for _, s := range scenarios {
-		ways[s.Way()] = true
+		ways[scenariotest.Way(s)] = true
 	}
 	for _, webhook := range shippedWebhooks(t) {
 		kind, subresource, _ := strings.Cut(webhook.Rules[0].Resources[0], "/")

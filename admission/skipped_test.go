@@ -14,8 +14,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/opgate/opgate/admission/scenario"
 	"github.com/opgate/opgate/admission/scenario/play"
+	"github.com/opgate/opgate/admission/scenario/scenariotest"
 	"github.com/opgate/opgate/internal/cases"
 	"github.com/opgate/opgate/internal/metakey"
 	"github.com/opgate/opgate/olm"
@@ -116,7 +116,7 @@ func TestSkippedWritesPass(t *testing.T) {
 	if cases.Long() {
 		each, seed = 12, rand.Uint64()
 	}
-	scenarios, err := scenario.Load(scenarioDir, versions)
+	scenarios, err := scenariotest.Load(scenarioDir, versions)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -20,29 +19,6 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/verdict"
 )
-
-// Load reads all scenarios of a directory, sorted by name, for a cluster. They must stand for themselves: none refers
-// to files beside it.
-func Load(dir string, versions Versions) ([]*Scenario, error) {
-	paths, _ := filepath.Glob(filepath.Join(dir, "*"+Extension)) // the error is that of a pattern
-	if len(paths) == 0 {
-		return nil, fmt.Errorf("no scenarios in %s", dir)
-	}
-	scenarios := make([]*Scenario, len(paths))
-	for i, path := range paths {
-		data, err := os.ReadFile(path) //nolint:gosec // a file that the caller names
-		if err != nil {
-			return nil, err
-		}
-		if scenarios[i], err = Parse(path, data, versions); err != nil {
-			return nil, fmt.Errorf("%s:%w", path, err)
-		}
-		if s := scenarios[i]; s.With != nil {
-			return nil, fmt.Errorf("%s:%d: with is for opgate test alone", path, s.Line("with"))
-		}
-	}
-	return scenarios, nil
-}
 
 // Extension ends the names of scenario files.
 const Extension = ".txtar"
@@ -85,7 +61,7 @@ func Update(data []byte, message string, warnings []string, versions Versions) [
 
 func parse(name string, data []byte) (*Scenario, error) {
 	archive := txtar.Parse(data)
-	s := &Scenario{Name: name, text: data, lines: map[string]int{}}
+	s := &Scenario{Name: name, Text: data, lines: map[string]int{}}
 	if err := s.parseHeaders(string(archive.Comment)); err != nil {
 		return nil, err
 	}

@@ -35,7 +35,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,7 +83,9 @@ type Scenario struct {
 	// Now is the time of the write; zero for the present.
 	Now time.Time
 
-	text []byte
+	// Text is that of the file, with versions in place of their placeholders.
+	Text []byte
+
 	// lines are where the headers and the files begin in the text, by their names.
 	lines map[string]int
 }
@@ -106,64 +107,8 @@ func (f *Fault) Unwrap() error { return f.Err }
 // StoresManual is Backstop where the API server changes installPlanApproval.
 const StoresManual = "Manual"
 
-// HeldByBackstop and HeldByDeletion end refusals that are the API server's own.
-const (
-	HeldByBackstop = "held by the API server (ValidatingAdmissionPolicy opgate-backstop)"
-	HeldByDeletion = "held by the API server (ValidatingAdmissionPolicy opgate-deletion)"
-)
-
 // isHeldDeletion reports whether the API server refuses a deletion, or what leads to one.
 func (s *Scenario) isHeldDeletion() bool { return strings.Contains(s.Backstop, "(deletion/") }
-
-// UIDPlaceholder is in Backstop in place of the UID of the object.
-const UIDPlaceholder = "${UID}"
-
-// Way returns how the scenario writes, as far as the API server needs it to ask the right webhook: the verb, the kind in
-// lower case, and "olm" for OLM, whose steps have webhooks of their own.
-func (s *Scenario) Way() string {
-	kind, user := s.Kind, ""
-	if s.Write != nil {
-		kind = strings.ToLower(s.Write.GetKind())
-	}
-	if s.User == "olm" {
-		user = s.User
-	}
-	return strings.TrimSpace(s.Verb + " " + kind + " " + user)
-}
-
-// Shared are the namespaces that scenarios have in common.
-var Shared = []string{"olm", "opgate-system"}
-
-// Apart returns a scenario with a suffix to the name of each of its namespaces, in what is written and in what is
-// answered.
-func (s *Scenario) Apart(suffix string) (*Scenario, error) {
-	names := []string{s.Namespace}
-	text := string(s.text)
-	for _, match := range namespaceField.FindAllStringSubmatch(text, -1) {
-		names = append(names, match[1])
-	}
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		switch {
-		case name == "" || slices.Contains(Shared, name):
-		case name == policyNamespace: // a word of messages as well
-			text = policyNamespaces.ReplaceAllStringFunc(text, func(found string) string {
-				return strings.Replace(found, name, name+suffix, 1)
-			})
-		default:
-			text = regexp.MustCompile(`\b`+name+`\b`).ReplaceAllString(text, name+suffix)
-		}
-	}
-	return parse(s.Name, []byte(text))
-}
-
-// policyNamespace is the namespace of OperatorPolicies.
-const policyNamespace = "policies"
-
-var (
-	namespaceField   = regexp.MustCompile(`[\s{]namespace: ([a-z0-9-]+)`)
-	policyNamespaces = regexp.MustCompile(`(namespace:? |")` + policyNamespace + `\b|\b` + policyNamespace + `/`)
-)
 
 // Written returns which of some objects is written, nil on create, and the object after the write, nil for a deletion,
 // as the API server computes it.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/opgate/opgate/admission/scenario"
+	"github.com/opgate/opgate/admission/scenario/scenariotest"
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
 	"github.com/opgate/opgate/e2e/internal/rights"
@@ -113,7 +114,7 @@ func TestAuditAnnotations(t *testing.T) {
 // reason is in the API server's audit log.
 func TestOverridesInAuditLog(t *testing.T) {
 	e := harness.Shared(t)
-	scenarios, err := scenario.Load("../scenarios", scenario.Versions{
+	scenarios, err := scenariotest.Load("../scenarios", scenario.Versions{
 		Kubernetes: kubernetesVersion(t, e), OpenShift: harness.OpenShiftVersion})
 	if err != nil {
 		t.Fatal(err)

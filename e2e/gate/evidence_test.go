@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/opgate/opgate/admission/scenario"
+	"github.com/opgate/opgate/admission/scenario/scenariotest"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
@@ -116,7 +117,7 @@ func TestB4EvidenceIsKept(t *testing.T) {
 // scenarioNamed returns a scenario.
 func scenarioNamed(t *testing.T, e *harness.Env, name string) *scenario.Scenario {
 	t.Helper()
-	scenarios, err := scenario.Load("../scenarios", scenario.Versions{Kubernetes: kubernetesVersion(t, e),
+	scenarios, err := scenariotest.Load("../scenarios", scenario.Versions{Kubernetes: kubernetesVersion(t, e),
 		OpenShift: harness.OpenShiftVersion})
 	if err != nil {
 		t.Fatal(err)

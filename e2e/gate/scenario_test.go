@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/opgate/opgate/admission/scenario"
+	"github.com/opgate/opgate/admission/scenario/scenariotest"
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
 	"github.com/opgate/opgate/rules"
@@ -26,7 +27,7 @@ import (
 // rules/backstop play all of them without a server, and must agree.
 func TestScenarios(t *testing.T) {
 	e := harness.Shared(t)
-	scenarios, err := scenario.Load("../scenarios", scenario.Versions{
+	scenarios, err := scenariotest.Load("../scenarios", scenario.Versions{
 		Kubernetes: kubernetesVersion(t, e),
 		OpenShift:  harness.OpenShiftVersion,
 	})
@@ -57,7 +58,7 @@ func oneOfEach(all []*scenario.Scenario) (chosen []*scenario.Scenario) {
 		func(*scenario.Scenario) bool { return true },
 	} {
 		for _, s := range all {
-			if way := s.Way(); s.Catalog == nil && refuses(s) && !seen[way] {
+			if way := scenariotest.Way(s); s.Catalog == nil && refuses(s) && !seen[way] {
 				seen[way], chosen = true, append(chosen, s)
 			}
 		}
@@ -76,7 +77,7 @@ func playAll(
 		if s.Catalog != nil { // a bare API server serves no PackageManifests
 			continue
 		}
-		apart, err := s.Apart(fmt.Sprintf("-%s%d", run, i))
+		apart, err := scenariotest.Apart(s, fmt.Sprintf("-%s%d", run, i))
 		switch {
 		case err != nil:
 			t.Fatal(err)
@@ -113,9 +114,9 @@ func withBackstop(s *scenario.Scenario) (message string, warnings []string) {
 		})
 	}
 	if strings.Contains(s.Backstop, "(deletion/") {
-		return s.Backstop + "; " + scenario.HeldByDeletion, nil
+		return s.Backstop + "; " + scenariotest.HeldByDeletion, nil
 	}
-	return s.Backstop + "; " + scenario.HeldByBackstop, nil
+	return s.Backstop + "; " + scenariotest.HeldByBackstop, nil
 }
 
 // isApart reports whether all that a scenario depends on is in namespaces of its own, so that Apart separates it from
@@ -131,7 +132,7 @@ func isApart(s *scenario.Scenario) bool {
 			targets, _, _ := unstructured.NestedStringSlice(u.Object, "spec", "targetNamespaces")
 			selectsAll = len(targets) == 0
 		}
-		return u.GetNamespace() == "" || slices.Contains(scenario.Shared, u.GetNamespace()) || selectsAll
+		return u.GetNamespace() == "" || slices.Contains(scenariotest.Shared, u.GetNamespace()) || selectsAll
 	})
 }
 
@@ -209,7 +210,7 @@ func play(t *testing.T, e *harness.Env, s *scenario.Scenario, want func(*scenari
 	wantMessage, wantWarnings := want(s)
 	before := e.Stored(t, target)
 	stdin, args := command(t, s)
-	if strings.HasSuffix(wantMessage, scenario.HeldByDeletion) { // what is deleted too early does not come back
+	if strings.HasSuffix(wantMessage, scenariotest.HeldByDeletion) { // what is deleted too early does not come back
 		harness.Eventually(t, "the API server refuses deletions", func(ctx context.Context) error {
 			result, err := e.Kubectl(ctx, cluster.User(s.User), "", append(args, "--dry-run=server")...)
 			if err == nil && result.ExitCode == 0 {
@@ -238,7 +239,7 @@ func play(t *testing.T, e *harness.Env, s *scenario.Scenario, want func(*scenari
 	}
 	message, warnings := said(result.Stderr, target)
 	if before != nil {
-		message = strings.ReplaceAll(message, string(before.GetUID()), scenario.UIDPlaceholder)
+		message = strings.ReplaceAll(message, string(before.GetUID()), scenariotest.UIDPlaceholder)
 	}
 	// Why template text does not resolve is known only where there is a cluster to ask; it comes after the rest.
 	why := slices.Contains(s.Rules, bundle.RulePolicyUnreadable) && strings.HasPrefix(message, wantMessage+"; ")

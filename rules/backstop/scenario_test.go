@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/admission/scenario"
+	"github.com/opgate/opgate/admission/scenario/scenariotest"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
 	"github.com/opgate/opgate/rules/bundle"
@@ -32,7 +33,7 @@ var update = flag.Bool("update", false,
 
 // TestScenarios plays the write of every scenario through what the policies in it compile to.
 func TestScenarios(t *testing.T) {
-	scenarios, err := scenario.Load(scenarioDir, scenario.Versions{Kubernetes: "${KUBERNETES}",
+	scenarios, err := scenariotest.Load(scenarioDir, scenario.Versions{Kubernetes: "${KUBERNETES}",
 		OpenShift: "${OPENSHIFT}"})
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +42,7 @@ func TestScenarios(t *testing.T) {
 	apart := make([]*scenario.Scenario, len(scenarios))
 	var existing []*unstructured.Unstructured
 	for i, s := range scenarios {
-		if apart[i], err = s.Apart(suffix(i)); err != nil {
+		if apart[i], err = scenariotest.Apart(s, suffix(i)); err != nil {
 			t.Fatal(err)
 		}
 		existing = slices.Concat(existing, apart[i].Cluster, apart[i].Policies)
@@ -96,7 +97,7 @@ var advice = regexp.MustCompile(`\(([a-z]+/[a-z-]+)\): ([^;\n]*)`)
 // TestSameWordsAsTheGate checks that the advice of the API server in a scenario is the beginning of the gate's by the same
 // rule. The gate does not judge deletions, and the API server cannot name what a Policy waits for.
 func TestSameWordsAsTheGate(t *testing.T) {
-	scenarios, err := scenario.Load(scenarioDir, scenario.Versions{})
+	scenarios, err := scenariotest.Load(scenarioDir, scenario.Versions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +144,7 @@ func wantRules(t *testing.T, objects *parts) {
 // TestRefusalsWithoutTrace checks that the documentation names every rule by which a scenario is refused before Opgate
 // is asked.
 func TestRefusalsWithoutTrace(t *testing.T) {
-	scenarios, err := scenario.Load(scenarioDir, scenario.Versions{})
+	scenarios, err := scenariotest.Load(scenarioDir, scenario.Versions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,11 +234,11 @@ func answerToDeletion(t *testing.T, server *apiServer, s *scenario.Scenario) str
 	if len(got.refused) == 0 {
 		return ""
 	}
-	text, found := strings.CutSuffix(got.refused[0], "; "+scenario.HeldByDeletion)
+	text, found := strings.CutSuffix(got.refused[0], "; "+scenariotest.HeldByDeletion)
 	if !found {
 		t.Fatalf("the refusal is %q", got.refused)
 	}
-	return strings.ReplaceAll(text, string(old.GetUID()), scenario.UIDPlaceholder)
+	return strings.ReplaceAll(text, string(old.GetUID()), scenariotest.UIDPlaceholder)
 }
 
 // answerTo is what the file backstop of a scenario has to have.
@@ -289,7 +290,7 @@ func answerTo(t *testing.T, server *apiServer, s *scenario.Scenario) string {
 	if len(got.refused) == 0 {
 		return stored
 	}
-	text, found := strings.CutSuffix(got.refused[0], "; "+scenario.HeldByBackstop)
+	text, found := strings.CutSuffix(got.refused[0], "; "+scenariotest.HeldByBackstop)
 	if !found || len(got.refused) > 1 {
 		t.Fatalf("the refusal is %q", got.refused)
 	}
