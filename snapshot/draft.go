@@ -162,17 +162,16 @@ func (d *draft) setNamespaces() {
 			last = &entry{}
 		}
 		if len(e.objects) == 0 {
-			d.installedGlobally(last.global, nil)
+			d.installedGlobally(name, last.globalPackages(), nil)
 			namespaces.Remove(name)
 			continue
 		}
 		next := &entry{objects: slices.Clip(e.objects)}
 		if known && !e.judged {
-			next.judged, next.global = last.judged, last.global
+			next.judged = last.judged
 		} else {
 			next.judged = d.judged(name, e.objects)
-			next.global = next.globalPackages()
-			d.installedGlobally(last.global, next.global)
+			d.installedGlobally(name, last.globalPackages(), next.globalPackages())
 		}
 		namespaces.Set(name, next)
 	}

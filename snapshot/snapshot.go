@@ -35,6 +35,8 @@ import (
 // feed builds the next one.
 type Snapshot struct {
 	namespaces *persistent.Map[string, *entry]
+	// global are, by package, the namespaces with a ClusterServiceVersion of it and an OperatorGroup for all namespaces.
+	global *persistent.Map[string, []string]
 	// cluster has the objects of each kind that belong to the cluster, by namespace/name.
 	cluster [kindCount]*persistent.Map[string, *Object]
 	// constraints are in every namespace as well; constraintObjects are their stored objects, sorted by name.
@@ -58,8 +60,6 @@ type entry struct {
 	judged *state.Namespace
 	// objects are sorted by kind, namespace and name.
 	objects []*Object
-	// global are the packages that are installed here for all namespaces.
-	global []string
 }
 
 // of returns the objects of a kind. They must not be modified.
@@ -206,12 +206,11 @@ func (s *Snapshot) ConstraintObjects() []*constraintv1.Constraint { return s.con
 // Governed lists the namespaces that policies govern, sorted; it contains "" if some govern nothing yet.
 func (s *Snapshot) Governed() []string {
 	var names []string
-	for name, e := range s.namespaces.All() {
-		if len(e.judged.Policies()) > 0 {
-			names = append(names, name)
+	for ns := range s.All() {
+		if len(ns.Policies()) > 0 {
+			names = append(names, ns.Name())
 		}
 	}
-	slices.Sort(names)
 	return names
 }
 
@@ -288,15 +287,9 @@ func (d *draft) rejudgePackages() {
 	}
 }
 
-// InstalledGlobally returns the namespaces, sorted, with a ClusterServiceVersion of a package and an OperatorGroup for
-// all namespaces.
-func (s *Snapshot) InstalledGlobally(pkg string) (namespaces []string) {
-	for name, e := range s.namespaces.All() {
-		if slices.Contains(e.global, pkg) {
-			namespaces = append(namespaces, name)
-		}
-	}
-	slices.Sort(namespaces)
+// InstalledGlobally returns the sorted namespaces in which a package is installed for all. They must not be modified.
+func (s *Snapshot) InstalledGlobally(pkg string) []string {
+	namespaces, _ := s.global.Get(pkg)
 	return namespaces
 }
 
@@ -329,12 +322,22 @@ func (e *entry) globalPackages() []string {
 	return slices.Compact(packages)
 }
 
-// installedGlobally notes the packages that are installed in a namespace for all namespaces only before or only after a
-// change.
-func (d *draft) installedGlobally(before, after []string) {
+// installedGlobally records the packages that a change installs for all namespaces, or does not any more.
+func (d *draft) installedGlobally(name string, before, after []string) {
 	for _, pkg := range slices.Concat(before, after) {
-		if slices.Contains(before, pkg) != slices.Contains(after, pkg) {
-			d.change.Packages = append(d.change.Packages, pkg)
+		is := slices.Contains(after, pkg)
+		if is == slices.Contains(before, pkg) {
+			continue
 		}
+		d.change.Packages = append(d.change.Packages, pkg)
+		namespaces := slices.DeleteFunc(slices.Clone(d.next.InstalledGlobally(pkg)),
+			func(other string) bool { return other == name })
+		if is {
+			namespaces = append(namespaces, name)
+			slices.Sort(namespaces)
+		}
+		edit := d.next.global.Edit()
+		edit.Set(pkg, namespaces)
+		d.next.global = edit.Next
 	}
 }
