@@ -180,10 +180,7 @@ func TestNotReady(t *testing.T) {
 // TestMatchConditionsSkipOnlyWhatPasses checks the matchConditions of the webhooks: every write
 // that they skip is one that the gate would allow.
 func TestMatchConditionsSkipOnlyWhatPasses(t *testing.T) {
-	scenarios, err := scenariotest.Load(scenarioDir, versions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	scenarios := scenariotest.Load(t, scenarioDir, versions)
 	for _, s := range scenarios {
 		existing := slices.Concat(s.Cluster, s.Policies)
 		gate := newGate(t, storeOf(t, existing...), overrideBy{})

@@ -42,10 +42,7 @@ func TestRulesDocument(t *testing.T) {
 		t.Errorf("docs/rules.md has the rules\n%q\nthere are\n%q", documented, known)
 	}
 
-	scenarios, err := scenariotest.Load(scenarioDir, versions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	scenarios := scenariotest.Load(t, scenarioDir, versions)
 	said := map[string]bool{}
 	for _, s := range scenarios {
 		said[s.Message] = true

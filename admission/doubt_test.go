@@ -15,10 +15,7 @@ import (
 // is refused to a tenant is refused to it too, with a reason that states whether to wait or what an administrator has
 // to do.
 func TestA1NameAloneIsNotOLM(t *testing.T) {
-	scenarios, err := reviewed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	scenarios := reviewed(t)
 	reasons := map[olmidentity.Reason]string{
 		olmidentity.Unverified:            "(gate/not-ready)",
 		olmidentity.Unreadable:            "(gate/olm-identity)",

@@ -17,10 +17,7 @@ import (
 // TestMetricsOfCallers posts an override and a write by OLM, as the API server and as any client that reaches the port:
 // only the API server's are counted.
 func TestMetricsOfCallers(t *testing.T) {
-	scenarios, err := scenariotest.Load(scenarioDir, versions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	scenarios := scenariotest.Load(t, scenarioDir, versions)
 	i := slices.IndexFunc(scenarios, func(s *scenario.Scenario) bool { return s.Name == "plan-override" })
 	if i < 0 {
 		t.Fatal("there is no scenario plan-override")

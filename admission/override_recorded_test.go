@@ -19,10 +19,7 @@ import (
 // TestOverridesAreRecorded plays, for each rule by which refusals are set aside, the scenarios in which that happens:
 // each leaves the reason in the audit log, and is counted under its rule.
 func TestOverridesAreRecorded(t *testing.T) {
-	scenarios, err := scenariotest.Load(scenarioDir, versions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	scenarios := scenariotest.Load(t, scenarioDir, versions)
 	for _, rule := range rules.Rules() {
 		if !rule.SetsAside {
 			continue

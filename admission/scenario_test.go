@@ -39,27 +39,21 @@ var update = flag.Bool("update", false,
 // TestScenarios sends the write of every scenario through the handlers that a server has; package e2e runs the same
 // files with kubectl and a real API server.
 func TestScenarios(t *testing.T) {
-	scenarios, err := reviewed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	scenarios := reviewed(t)
 	for _, s := range scenarios {
 		t.Run(s.Name, func(t *testing.T) { runScenario(t, s) })
 	}
 }
 
 // reviewed returns the scenarios of which webhooks review the write: all but deletions.
-func reviewed() ([]*scenario.Scenario, error) {
-	scenarios, err := scenariotest.Load(scenarioDir, versions)
-	return slices.DeleteFunc(scenarios, func(s *scenario.Scenario) bool { return s.Verb == "delete" }), err
+func reviewed(t testing.TB) []*scenario.Scenario {
+	return slices.DeleteFunc(scenariotest.Load(t, scenarioDir, versions),
+		func(s *scenario.Scenario) bool { return s.Verb == "delete" })
 }
 
 // TestScenariosCoverRules checks that every rule has a scenario.
 func TestScenariosCoverRules(t *testing.T) {
-	scenarios, err := scenariotest.Load(scenarioDir, versions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	scenarios := scenariotest.Load(t, scenarioDir, versions)
 	for _, rule := range rules.Rules() {
 		if !slices.ContainsFunc(scenarios,
 			func(s *scenario.Scenario) bool { return slices.Contains(s.Rules, rule.ID) }) {
@@ -70,10 +64,7 @@ func TestScenariosCoverRules(t *testing.T) {
 
 // TestScenariosShowOutcomes checks that no rule refuses in another way than it states.
 func TestScenariosShowOutcomes(t *testing.T) {
-	scenarios, err := scenariotest.Load(scenarioDir, versions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	scenarios := scenariotest.Load(t, scenarioDir, versions)
 	shown := 0
 	for _, s := range scenarios {
 		named := ruleIn.FindAllStringSubmatch(s.Message, -1)
@@ -96,10 +87,7 @@ var threatID = regexp.MustCompile(`^[OG][0-9]+$`)
 
 // TestScenariosNameThreats checks that each threat that scenarios are to show has one.
 func TestScenariosNameThreats(t *testing.T) {
-	scenarios, err := scenariotest.Load(scenarioDir, versions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	scenarios := scenariotest.Load(t, scenarioDir, versions)
 	text, err := os.ReadFile("../docs/threats.md")
 	if err != nil {
 		t.Fatal(err)
@@ -130,10 +118,7 @@ func TestScenariosNameThreats(t *testing.T) {
 // TestScenariosCallWebhooks checks that scenarios call every webhook that is shipped, for each of its operations. Package
 // gate of the end-to-end tests plays one of them for each way.
 func TestScenariosCallWebhooks(t *testing.T) {
-	scenarios, err := reviewed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	scenarios := reviewed(t)
 	ways := map[string]bool{}
 	for _, s := range scenarios {
 		ways[scenariotest.Way(s)] = true

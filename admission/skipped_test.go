@@ -116,10 +116,7 @@ func TestSkippedWritesPass(t *testing.T) {
 	if cases.Long() {
 		each, seed = 12, rand.Uint64()
 	}
-	scenarios, err := scenariotest.Load(scenarioDir, versions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	scenarios := scenariotest.Load(t, scenarioDir, versions)
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	counts, created, hooks := map[string][2]int{}, map[string]int{}, shippedWebhooks(t)

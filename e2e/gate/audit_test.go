@@ -114,11 +114,8 @@ func TestAuditAnnotations(t *testing.T) {
 // reason is in the API server's audit log.
 func TestOverridesInAuditLog(t *testing.T) {
 	e := harness.Shared(t)
-	scenarios, err := scenariotest.Load("../scenarios", scenario.Versions{
+	scenarios := scenariotest.Load(t, "../scenarios", scenario.Versions{
 		Kubernetes: kubernetesVersion(t, e), OpenShift: harness.OpenShiftVersion})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if err := e.InstallOLMv1(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -117,11 +117,8 @@ func TestB4EvidenceIsKept(t *testing.T) {
 // scenarioNamed returns a scenario.
 func scenarioNamed(t *testing.T, e *harness.Env, name string) *scenario.Scenario {
 	t.Helper()
-	scenarios, err := scenariotest.Load("../scenarios", scenario.Versions{Kubernetes: kubernetesVersion(t, e),
+	scenarios := scenariotest.Load(t, "../scenarios", scenario.Versions{Kubernetes: kubernetesVersion(t, e),
 		OpenShift: harness.OpenShiftVersion})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, s := range scenarios {
 		if s.Name == name {
 			return s

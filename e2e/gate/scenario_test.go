@@ -27,13 +27,10 @@ import (
 // rules/backstop play all of them without a server, and must agree.
 func TestScenarios(t *testing.T) {
 	e := harness.Shared(t)
-	scenarios, err := scenariotest.Load("../scenarios", scenario.Versions{
+	scenarios := scenariotest.Load(t, "../scenarios", scenario.Versions{
 		Kubernetes: kubernetesVersion(t, e),
 		OpenShift:  harness.OpenShiftVersion,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if err := e.InstallOLMv1(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -77,10 +74,8 @@ func playAll(
 		if s.Catalog != nil { // a bare API server serves no PackageManifests
 			continue
 		}
-		apart, err := scenariotest.Apart(s, fmt.Sprintf("-%s%d", run, i))
+		apart := scenariotest.Apart(t, s, fmt.Sprintf("-%s%d", run, i))
 		switch {
-		case err != nil:
-			t.Fatal(err)
 		// the digest of a change may depend on the name of the namespace
 		case strings.Contains(s.Message, "accept sha256:"):
 			others = append(others, s)

@@ -33,18 +33,13 @@ var update = flag.Bool("update", false,
 
 // TestScenarios plays the write of every scenario through what the policies in it compile to.
 func TestScenarios(t *testing.T) {
-	scenarios, err := scenariotest.Load(scenarioDir, scenario.Versions{Kubernetes: "${KUBERNETES}",
+	scenarios := scenariotest.Load(t, scenarioDir, scenario.Versions{Kubernetes: "${KUBERNETES}",
 		OpenShift: "${OPENSHIFT}"})
-	if err != nil {
-		t.Fatal(err)
-	}
 	// One table for all: it takes as long to compile as that of one scenario.
 	apart := make([]*scenario.Scenario, len(scenarios))
 	var existing []*unstructured.Unstructured
 	for i, s := range scenarios {
-		if apart[i], err = scenariotest.Apart(s, suffix(i)); err != nil {
-			t.Fatal(err)
-		}
+		apart[i] = scenariotest.Apart(t, s, suffix(i))
 		existing = slices.Concat(existing, apart[i].Cluster, apart[i].Policies)
 	}
 	in := backstop.Input{OLM: []string{olmUser}, Opgate: opgateUser, Features: everything, Now: time.Now(),
@@ -97,10 +92,7 @@ var advice = regexp.MustCompile(`\(([a-z]+/[a-z-]+)\): ([^;\n]*)`)
 // TestSameWordsAsTheGate checks that the advice of the API server in a scenario is the beginning of the gate's by the same
 // rule. The gate does not judge deletions, and the API server cannot name what a Policy waits for.
 func TestSameWordsAsTheGate(t *testing.T) {
-	scenarios, err := scenariotest.Load(scenarioDir, scenario.Versions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	scenarios := scenariotest.Load(t, scenarioDir, scenario.Versions{})
 	gate, compared := map[string][]string{}, 0
 	for _, s := range scenarios {
 		for _, m := range advice.FindAllStringSubmatch(strings.Join(append(s.Warnings, s.Message), "\n"), -1) {
@@ -144,10 +136,7 @@ func wantRules(t *testing.T, objects *parts) {
 // TestRefusalsWithoutTrace checks that the documentation names every rule by which a scenario is refused before Opgate
 // is asked.
 func TestRefusalsWithoutTrace(t *testing.T) {
-	scenarios, err := scenariotest.Load(scenarioDir, scenario.Versions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	scenarios := scenariotest.Load(t, scenarioDir, scenario.Versions{})
 	section := documented(t, "What is held")
 	refused := 0
 	for _, s := range scenarios {

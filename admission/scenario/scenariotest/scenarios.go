@@ -2,37 +2,39 @@
 package scenariotest
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"testing"
 
 	"github.com/opgate/opgate/admission/scenario"
 )
 
 // Load reads all scenarios of a directory, sorted by name, for a cluster. They must stand for themselves: none refers
 // to files beside it.
-func Load(dir string, versions scenario.Versions) ([]*scenario.Scenario, error) {
+func Load(t testing.TB, dir string, versions scenario.Versions) (all []*scenario.Scenario) {
+	t.Helper()
 	paths, _ := filepath.Glob(filepath.Join(dir, "*"+scenario.Extension)) // the error is that of a pattern
-	if len(paths) == 0 {
-		return nil, fmt.Errorf("no scenarios in %s", dir)
-	}
-	scenarios := make([]*scenario.Scenario, len(paths))
-	for i, path := range paths {
+	for _, path := range paths {
 		data, err := os.ReadFile(path) //nolint:gosec // a file that the caller names
 		if err != nil {
-			return nil, err
+			t.Fatal(err)
 		}
-		if scenarios[i], err = scenario.Parse(path, data, versions); err != nil {
-			return nil, fmt.Errorf("%s:%w", path, err)
+		s, err := scenario.Parse(path, data, versions)
+		if err != nil {
+			t.Fatalf("%s:%v", path, err)
 		}
-		if s := scenarios[i]; s.With != nil {
-			return nil, fmt.Errorf("%s:%d: with is for opgate test alone", path, s.Line("with"))
+		if s.With != nil {
+			t.Fatalf("%s:%d: with is for opgate test alone", path, s.Line("with"))
 		}
+		all = append(all, s)
 	}
-	return scenarios, nil
+	if len(all) == 0 {
+		t.Fatal("no scenarios in " + dir)
+	}
+	return all
 }
 
 // HeldByBackstop and HeldByDeletion end refusals that are the API server's own.
@@ -62,7 +64,8 @@ var Shared = []string{"olm", "opgate-system"}
 
 // Apart returns a scenario with a suffix to the name of each of its namespaces, in what is written and in what is
 // answered.
-func Apart(s *scenario.Scenario, suffix string) (*scenario.Scenario, error) {
+func Apart(t testing.TB, s *scenario.Scenario, suffix string) *scenario.Scenario {
+	t.Helper()
 	names := []string{s.Namespace}
 	text := string(s.Text)
 	for _, match := range namespaceField.FindAllStringSubmatch(text, -1) {
@@ -80,7 +83,11 @@ func Apart(s *scenario.Scenario, suffix string) (*scenario.Scenario, error) {
 			text = regexp.MustCompile(`\b`+name+`\b`).ReplaceAllString(text, name+suffix)
 		}
 	}
-	return scenario.Parse(s.Name, []byte(text), scenario.Versions{})
+	apart, err := scenario.Parse(s.Name, []byte(text), scenario.Versions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return apart
 }
 
 // policyNamespace is the namespace of OperatorPolicies.
