@@ -107,14 +107,11 @@ func (s *CatalogSourceSpec) ServedImage() string {
 // ImageDigest returns the digest that the reference of the served image ends in; "" for a tag.
 func (s *CatalogSourceSpec) ImageDigest() string { return ImageDigest(s.ServedImage()) }
 
-// Registry returns the host, with its port if there is one, that the served image is pulled from; "" without an image.
+// Registry returns the host, with its port if there is one, that the served image is pulled from; "" without an image, and
+// for what is no reference.
 func (s *CatalogSourceSpec) Registry() string {
-	image := s.ServedImage()
-	if image == "" {
-		return ""
-	}
-	registry, _ := CutRegistry(image)
-	return strings.ToLower(registry)
+	registry, _, _, _ := (&Image{Reference: s.ServedImage()}).Parts()
+	return registry
 }
 
 // registryPort is the port of such a Service, and of the pods.

@@ -2,9 +2,9 @@ package olm
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
+	"github.com/distribution/reference"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 
 	"github.com/opgate/opgate/internal/apijson"
@@ -20,32 +20,20 @@ type Image struct {
 	From, Name string
 }
 
-// The parts of a reference, as container runtimes read them (github.com/distribution/reference).
-var (
-	registryHost    = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]*[a-z0-9])?(:[0-9]+)?$`)
-	imageRepository = regexp.MustCompile(`^[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*$`)
-	imageTag        = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
-)
-
 // Parts returns the registry of an image, docker.io if none is named, its repository there, tag and digest; each is ""
 // if the reference has none, and all are for a reference that container runtimes do not read.
 func (i *Image) Parts() (registry, repository, tag, digest string) {
-	rest, digest := CutDigest(i.Reference)
-	if rest != i.Reference && !ValidDigest(digest) {
+	named, err := reference.ParseNormalizedNamed(i.Reference)
+	if err != nil {
 		return "", "", "", ""
 	}
-	if colon := strings.LastIndexByte(rest, ':'); colon > strings.LastIndexByte(rest, '/') {
-		rest, tag = rest[:colon], rest[colon+1:]
-		if !imageTag.MatchString(tag) {
-			return "", "", "", ""
-		}
+	if tagged, ok := named.(reference.Tagged); ok {
+		tag = tagged.Tag()
 	}
-	registry, repository = CutRegistry(rest)
-	registry = strings.ToLower(registry)
-	if !registryHost.MatchString(registry) || !imageRepository.MatchString(repository) {
-		return "", "", "", ""
+	if digested, ok := named.(reference.Digested); ok {
+		digest = digested.Digest().String()
 	}
-	return registry, repository, tag, digest
+	return strings.ToLower(reference.Domain(named)), reference.Path(named), tag, digest
 }
 
 // CutRegistry cuts an image reference after its registry, docker.io if none is named: as for container runtimes, the first
