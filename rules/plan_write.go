@@ -141,8 +141,10 @@ func JudgePlanUpdate(in PlanUpdateInput) verdict.Verdict {
 	if added && (v.Decision == verdict.Allow || in.OverrideAsked().Reason == "") {
 		refuseOverrideReason(&v)
 	}
-	if in.overrideMoved() {
-		refuseOverrideMoved(&v)
+	if in.overrideMoved() { // one that has ended would open again
+		v.Add(RulePlanOverrideReason, verdict.NotAllowed("changing annotation "+metakey.OverrideExpires,
+			"an override ends when its approval states; to end it now, write "+
+				evidence.EndedMark).At("metadata.annotations["+metakey.OverrideExpires+"]"))
 	}
 	return v.Sorted()
 }
@@ -282,7 +284,11 @@ func (in *PlanUpdateInput) judgeConsentWrite(v *verdict.Verdict) {
 }
 
 func refuseConsent(v *verdict.Verdict, annotation, what, accepted string) {
-	v.Add(RulePlanConsentRight, verdict.Finding{Decision: verdict.Deny, Field: "metadata.annotations[" + annotation + "]",
+	refuseAnnotation(v, RulePlanConsentRight, annotation, what, accepted)
+}
+
+func refuseAnnotation(v *verdict.Verdict, id verdict.RuleID, annotation, what, accepted string) {
+	v.Add(id, verdict.Finding{Decision: verdict.Deny, Field: "metadata.annotations[" + annotation + "]",
 		What: "annotation " + annotation + " " + what, Accepted: accepted})
 }
 
