@@ -107,11 +107,14 @@ func (s *CatalogSourceSpec) ServedImage() string {
 // ImageDigest returns the digest that the reference of the served image ends in; "" for a tag.
 func (s *CatalogSourceSpec) ImageDigest() string { return ImageDigest(s.ServedImage()) }
 
-// Registry returns the host, with its port if there is one, that the served image is pulled from; "" without an image, and
-// for what is no reference.
+// Registry returns the host, with its port if there is one, that the served image is pulled from; "" without an image.
 func (s *CatalogSourceSpec) Registry() string {
-	registry, _, _, _ := (&Image{Reference: s.ServedImage()}).Parts()
-	return registry
+	image := s.ServedImage()
+	if image == "" {
+		return ""
+	}
+	registry, _ := CutRegistry(image)
+	return strings.ToLower(registry)
 }
 
 // registryPort is the port of such a Service, and of the pods.

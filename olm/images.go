@@ -36,14 +36,17 @@ func (i *Image) Parts() (registry, repository, tag, digest string) {
 	return strings.ToLower(reference.Domain(named)), reference.Path(named), tag, digest
 }
 
-// CutRegistry cuts an image reference after its registry, docker.io if none is named: as for container runtimes, the first
-// part is a registry if it has a dot or a port, or is localhost.
+// CutRegistry cuts an image reference, which may have parts that are templates, after its registry, docker.io if none is
+// named: as for container runtimes, the first part is a registry if it has a dot, a port or an upper-case letter, or is
+// localhost.
 func CutRegistry(image string) (registry, repository string) {
 	registry, repository, found := strings.Cut(image, "/")
 	switch {
 	case !found:
 		return defaultRegistry, "library/" + image
-	case !strings.ContainsAny(registry, ".:") && registry != "localhost":
+	case registry == "index."+defaultRegistry:
+		return defaultRegistry, repository
+	case !strings.ContainsAny(registry, ".:") && registry != "localhost" && registry == strings.ToLower(registry):
 		return defaultRegistry, image
 	}
 	return registry, repository

@@ -23,7 +23,6 @@ func TestImageParts(t *testing.T) {
 		"index.docker.io/coreos/etcd":           {"docker.io", "coreos/etcd", "", ""},
 		"Coreos/etcd":                           {"coreos", "etcd", "", ""},
 		"[::1]:5000/etcd":                       {"[::1]:5000", "etcd", "", ""},
-		strings.Repeat("0f", 32):                {},
 		"":                                      {},
 		"$(REGISTRY)/etcd:v3":                   {},
 		"quay.io/etcd@sha256:0f":                {},
