@@ -28,7 +28,6 @@ func TestImageParts(t *testing.T) {
 		"quay.io/etcd@sha256:0f":                {},
 		"quay.io/etcd@" + digest + "@" + digest: {},
 		"quay.io/Etcd":                          {},
-		"user@quay.io/etcd":                     {},
 	} {
 		image := Image{Reference: reference}
 		registry, repository, tag, digest := image.Parts()

@@ -56,7 +56,10 @@ func ParseVersionRange(text string) (*VersionRange, error) {
 			return nil, errors.New("is not a version range") // the library's error repeats this three times
 		}
 		r.alternatives = append(r.alternatives, contains)
-		satisfiable = satisfiable || containsAny(contains, bounds(joined))
+		// What a range accepts is a union of intervals, and each non-empty one contains its own lowest version: the smallest
+		// of all versions, a version in the text, or the one right after it. Trying those is therefore enough.
+		satisfiable = satisfiable || slices.ContainsFunc(bounds(joined),
+			func(v semver.Version) bool { return contains(v) || contains(next(v)) })
 	}
 	if !satisfiable {
 		return nil, errors.New("matches no version at all")
@@ -129,13 +132,6 @@ func (r *VersionRange) WithSuffixes(version string) string {
 
 // versionInRange matches the versions, complete or with wildcards, in a range text.
 var versionInRange = regexp.MustCompile(`(\d+)(?:\.(\d+|[xX*]))?(?:\.(\d+|[xX*]))?(?:-([0-9A-Za-z.-]+))?`)
-
-// containsAny searches for a version in a range. What a range accepts is a union of intervals, and each non-empty
-// interval contains its own lowest version: the smallest of all versions, a version in the text, or the one right after
-// it. Trying those is therefore enough.
-func containsAny(contains semver.Range, bounds []semver.Version) bool {
-	return slices.ContainsFunc(bounds, func(v semver.Version) bool { return contains(v) || contains(next(v)) })
-}
 
 // bounds returns all versions at which a range may begin or end, and the smallest of all versions.
 func bounds(text string) []semver.Version {
