@@ -152,16 +152,6 @@ func (p *InstallPlan) Created(step *Step, created string) bool {
 	return p.Spec.Approved && p.Status.Phase == PhaseComplete && p.ranAt(created, stepTolerance)
 }
 
-// StepProperties returns the bundle properties in the step that writes a ClusterServiceVersion.
-func (p *InstallPlan) StepProperties(csv string) string {
-	for i := range p.Status.Steps {
-		if s := &p.Status.Steps[i]; s.WritesCSV(csv) {
-			return s.Resource.Manifest.Properties
-		}
-	}
-	return ""
-}
-
 // RunsAs reports whether OLM writes the steps of a plan as the given user: a ServiceAccount of the plan's namespace
 // that the OperatorGroup names.
 func (p *InstallPlan) RunsAs(user string) bool {

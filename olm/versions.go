@@ -319,16 +319,10 @@ const digestPrefix = "sha256:"
 // ImageDigest returns the digest at the end of an image reference, such as quay.io/example/etcd@sha256:…; "" if it has
 // none.
 func ImageDigest(image string) string {
-	if name, digest := CutDigest(image); name != "" && ValidDigest(digest) {
+	if name, digest, _ := strings.Cut(image, "@"); name != "" && ValidDigest(digest) {
 		return digest
 	}
 	return ""
-}
-
-// CutDigest cuts a name or an image reference before "@". The digest is "" without one, and may be no valid one.
-func CutDigest(s string) (name, digest string) {
-	name, digest, _ = strings.Cut(s, "@")
-	return name, digest
 }
 
 // ValidDigest reports whether a text is the digest of an image: "sha256:" and 64 hexadecimal digits in lower case.

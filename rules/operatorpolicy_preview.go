@@ -131,7 +131,7 @@ func (in *preview) move() {
 func (in *preview) versions() {
 	p := in.p
 	for _, entry := range p.Versions.Entries {
-		name, digest := olm.CutDigest(entry)
+		name, digest, _ := strings.Cut(entry, "@")
 		if _, err := semver.ParseTolerant(name); err == nil {
 			in.ineffective("spec.versions has "+text.Quote(name)+
 				", which looks like a version and not like the name of a ClusterServiceVersion",

@@ -107,7 +107,7 @@ func OfStep(csv *olm.CSV, plan *olm.InstallPlan, ns *state.Namespace, byOLM bool
 	}
 	step = csvs[i]
 	step.Exact = step.Inline && step.Spec.ContentsDigest() == csv.Spec.ContentsDigest() &&
-		plan.StepProperties(step.Name) == csv.Metadata.Annotations.Properties
+		step.step.Manifest.Properties == csv.Metadata.Annotations.Properties
 	step.Spec = &csv.Spec
 	step.attribute(ns) // of a bundle by reference the plan did not have spec.release
 	if byOLM && !step.Described {
