@@ -27,7 +27,6 @@ func TestImageParts(t *testing.T) {
 		"$(REGISTRY)/etcd:v3":                   {},
 		"quay.io/etcd@sha256:0f":                {},
 		"quay.io/etcd@" + digest + "@" + digest: {},
-		"quay.io/Etcd":                          {},
 	} {
 		image := Image{Reference: reference}
 		registry, repository, tag, digest := image.Parts()
