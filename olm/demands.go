@@ -85,7 +85,7 @@ func (d *Demands) ScopeMatters() bool {
 // nonResourceURLs. If the scope is not known and matters, the namespaced ones are
 // missing.
 func (d *Demands) ClusterPermissions() ([]map[string][]string, error) {
-	return d.rights(&d.Spec.clusterPermissions, d.Scope == ScopeCluster, true)
+	return d.rights(&d.Spec.Install.Spec.ClusterPermissions, d.Scope == ScopeCluster, true)
 }
 
 // Permissions returns the namespaced rights, in the same form.
@@ -100,7 +100,7 @@ func (d *Demands) rights(wide *unread, namespaced, cluster bool) ([]map[string][
 		return nil, err
 	}
 	if namespaced {
-		if err := rules.addPermissions("permissions", &d.Spec.permissions); err != nil {
+		if err := rules.addPermissions("permissions", &d.Spec.Install.Spec.Permissions); err != nil {
 			return nil, err
 		}
 	}
@@ -150,7 +150,7 @@ func (d *Demands) ConversionCRDs() ([]string, error) {
 }
 
 func (d *Demands) webhooks() (webhooks []v1alpha1.WebhookDescription, err error) {
-	err = d.Spec.webhooks.read("webhookdefinitions", &webhooks)
+	err = d.Spec.Webhooks.read("webhookdefinitions", &webhooks)
 	return webhooks, err
 }
 

@@ -180,7 +180,7 @@ func (d *deployedImages) UnmarshalJSON(raw []byte) error {
 // Images returns the images that the ClusterServiceVersion names. Objects that the bundle brings are not read.
 func (d *Demands) Images() ([]Image, error) {
 	var all []Image
-	for _, part := range []*images{&d.Spec.deployed.images, &d.Spec.related.images} {
+	for _, part := range []*images{&d.Spec.Install.Spec.Deployments.images, &d.Spec.Related.images} {
 		if part.why != "" {
 			return nil, fmt.Errorf("the ClusterServiceVersion %s", part.why)
 		}

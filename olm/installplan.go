@@ -211,13 +211,6 @@ func (p *InstallPlan) Oversized() bool {
 	return len(p.Spec.CSVNames)+len(p.Status.Steps)+len(p.Status.BundleLookups) > MaxPlanEntries
 }
 
-// KeepDigests replaces the JSON of specs in manifests by digests of their contents.
-func (p *InstallPlan) KeepDigests() {
-	for i := range p.Status.Steps {
-		p.Status.Steps[i].Resource.Manifest.Spec.KeepDigest()
-	}
-}
-
 // ContentsDigest is a SHA-256 of what the plan writes: the object and the manifest of each step, and the bundle of each
 // lookup. It omits what OLM updates while a plan runs, such as the status of steps, and is that of the whole plan after
 // Trim, too.

@@ -266,20 +266,33 @@ func readRelease(raw []byte) (release string, err error) {
 	return release, nil
 }
 
+// statedRelease is the release in a spec, "" if there is none; fault is why it cannot be read.
+type statedRelease struct{ text, fault string }
+
+// UnmarshalJSON never fails: a release that cannot be read holds the bundle, the rest of which is read nevertheless.
+func (r *statedRelease) UnmarshalJSON(raw []byte) error {
+	*r = statedRelease{}
+	release, err := readRelease(raw)
+	if r.text = release; err != nil {
+		r.fault = err.Error()
+	}
+	return nil
+}
+
 // Release returns the release of a bundle: stated, which its property olm.package has, else spec.release. Catalogs that
 // were rendered by an older program have it only there, and an older API server has dropped it there. A problem is why
 // there is none that both agree on, as a clause.
 func (s *CSVSpec) Release(stated string) (release, problem string) {
 	switch {
-	case s == nil || s.release == "" && s.releaseFault == "":
+	case s == nil || s.Stated == (statedRelease{}):
 		return stated, ""
-	case s.releaseFault != "":
-		return "", "in spec of its ClusterServiceVersion, " + s.releaseFault
-	case stated != "" && stated != s.release:
+	case s.Stated.fault != "":
+		return "", "in spec of its ClusterServiceVersion, " + s.Stated.fault
+	case stated != "" && stated != s.Stated.text:
 		return "", "its property " + TypePackage + " says release " + stated +
-			" and spec.release of its ClusterServiceVersion says " + s.release
+			" and spec.release of its ClusterServiceVersion says " + s.Stated.text
 	}
-	return s.release, ""
+	return s.Stated.text, ""
 }
 
 // VersionText returns a version with its release, as messages show it: "1.2.3 release 2". A hyphen between them would

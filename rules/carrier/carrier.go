@@ -94,7 +94,9 @@ func PreparePlan(p *olm.InstallPlan) {
 	for _, b := range p.ParseBundles() {
 		constraint.Prepare(b.Properties)
 	}
-	p.KeepDigests()
+	for i := range p.Status.Steps {
+		p.Status.Steps[i].Resource.Manifest.Spec.KeepDigest()
+	}
 }
 
 // OfStep returns a ClusterServiceVersion that is written, as a plan contains it; ok is false if the plan does not.
