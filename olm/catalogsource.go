@@ -31,14 +31,8 @@ type CatalogSource struct {
 	} `json:"status"`
 }
 
-// sourceTypeGRPC is the type of a CatalogSource that is served from an image, or at an address.
-const sourceTypeGRPC = "grpc"
-
-// connectionReady is the state of a connection that OLM resolves from.
-const connectionReady = "READY"
-
 // Healthy reports whether OLM resolves from the catalog: its last connection was ready.
-func (c *CatalogSource) Healthy() bool { return c.Status.Connection.State == connectionReady }
+func (c *CatalogSource) Healthy() bool { return c.Status.Connection.State == "READY" }
 
 // ServedImage returns what that of the spec does; "" also for a catalog whose status names another Service than the one
 // that OLM makes for its pods. OLM connects to what the status names, and corrects it only when it makes a new pod.
@@ -98,7 +92,7 @@ const defaultRegistry = "docker.io"
 // ServedImage returns the reference of the image that OLM reads the catalog from; "" if there is none: OLM connects to
 // spec.address whatever pods of the image it runs, and those of another type than grpc serve a ConfigMap.
 func (s *CatalogSourceSpec) ServedImage() string {
-	if s.Address != "" || s.SourceType != "" && s.SourceType != sourceTypeGRPC {
+	if s.Address != "" || s.SourceType != "" && s.SourceType != string(v1alpha1.SourceTypeGrpc) {
 		return ""
 	}
 	return s.Image

@@ -14,6 +14,7 @@ func TestO68ServedImage(t *testing.T) {
 		registry, digest string
 	}{
 		"an image":            {CatalogSourceSpec{SourceType: "grpc", Image: image}, "registry.example", digest},
+		"of another host":     {CatalogSourceSpec{Image: "index.docker.io/catalog@" + digest}, "docker.io", digest},
 		"an address":          {CatalogSourceSpec{SourceType: "grpc", Address: "catalog.example:50051"}, "", ""},
 		"both":                {CatalogSourceSpec{SourceType: "grpc", Address: "c:1", Image: image}, "", ""},
 		"a ConfigMap":         {CatalogSourceSpec{SourceType: "configmap", ConfigMap: "c", Image: image}, "", ""},

@@ -125,21 +125,25 @@ func (c *CSV) UnmarshalJSON(raw []byte) error {
 // CSVSpec is what rules read of the spec of a ClusterServiceVersion.
 type CSVSpec struct {
 	// MinKubeVersion is the oldest supported Kubernetes version. OLM checks it only after the installation.
-	MinKubeVersion string
-	// release is spec.release, "" if there is none; releaseFault is why it cannot be read.
-	release, releaseFault string
-	// clusterPermissions and permissions are those of spec.install.spec, webhooks is spec.webhookdefinitions.
-	clusterPermissions, permissions, webhooks unread
-	// deployed and related are the images that it names.
-	deployed deployedImages
-	related  relatedImages
+	MinKubeVersion string `json:"minKubeVersion"`
+	// Replaces names the ClusterServiceVersion that OLM deletes once this one is installed.
+	Replaces string `json:"replaces"`
+	// Stated is its release; see Release.
+	Stated  statedRelease `json:"release"`
+	Install struct {
+		Spec struct {
+			ClusterPermissions unread         `json:"clusterPermissions"`
+			Permissions        unread         `json:"permissions"`
+			Deployments        deployedImages `json:"deployments"`
+		} `json:"spec"`
+	} `json:"install"`
+	Webhooks unread        `json:"webhookdefinitions"`
+	Related  relatedImages `json:"relatedImages"`
+
 	// annotations are those of the object, which belong to its contents as much as the spec does.
 	annotations annotations
-	// Replaces names the ClusterServiceVersion that OLM deletes once this one is installed.
-	Replaces string
-
 	// Digest is the SHA-256 of the whole spec as written in the object's JSON.
-	Digest [sha256.Size]byte
+	Digest [sha256.Size]byte `json:"-"`
 	// raw is the JSON of the spec until KeepDigest replaces it by contents, its SpecDigest.
 	raw      []byte
 	contents [sha256.Size]byte
@@ -147,31 +151,9 @@ type CSVSpec struct {
 
 // UnmarshalJSON also records the digest of the whole spec.
 func (s *CSVSpec) UnmarshalJSON(raw []byte) error {
-	var parts struct {
-		MinKubeVersion string          `json:"minKubeVersion"`
-		Replaces       string          `json:"replaces"`
-		Release        json.RawMessage `json:"release"`
-		Install        struct {
-			Spec struct {
-				ClusterPermissions unread         `json:"clusterPermissions"`
-				Permissions        unread         `json:"permissions"`
-				Deployments        deployedImages `json:"deployments"`
-			} `json:"spec"`
-		} `json:"install"`
-		Webhooks unread        `json:"webhookdefinitions"`
-		Related  relatedImages `json:"relatedImages"`
-	}
-	if err := apijson.Unmarshal(raw, &parts); err != nil {
-		return err
-	}
-	*s = CSVSpec{MinKubeVersion: parts.MinKubeVersion, Replaces: parts.Replaces, clusterPermissions: parts.Install.Spec.ClusterPermissions,
-		permissions: parts.Install.Spec.Permissions, webhooks: parts.Webhooks,
-		deployed: parts.Install.Spec.Deployments, related: parts.Related, Digest: sha256.Sum256(raw), raw: raw}
-	var err error
-	if s.release, err = readRelease(parts.Release); err != nil { // it holds the bundle; the rest is read nevertheless
-		s.releaseFault = err.Error()
-	}
-	return nil
+	type plain CSVSpec
+	*s = CSVSpec{Digest: sha256.Sum256(raw), raw: raw}
+	return apijson.Unmarshal(raw, (*plain)(s))
 }
 
 // KeepDigest replaces the JSON of a spec by a digest of its contents, which is all that a snapshot stores.

@@ -85,7 +85,7 @@ func (d *Demands) ScopeMatters() bool {
 // nonResourceURLs. If the scope is not known and matters, the namespaced ones are
 // missing.
 func (d *Demands) ClusterPermissions() ([]map[string][]string, error) {
-	return d.rights(&d.Spec.clusterPermissions, d.Scope == ScopeCluster, true)
+	return d.rights(&d.Spec.Install.Spec.ClusterPermissions, d.Scope == ScopeCluster, true)
 }
 
 // Permissions returns the namespaced rights, in the same form.
@@ -100,12 +100,12 @@ func (d *Demands) rights(wide *unread, namespaced, cluster bool) ([]map[string][
 		return nil, err
 	}
 	if namespaced {
-		if err := rules.addPermissions("permissions", &d.Spec.permissions); err != nil {
+		if err := rules.addPermissions("permissions", &d.Spec.Install.Spec.Permissions); err != nil {
 			return nil, err
 		}
 	}
 	for _, g := range d.Grants {
-		if g.cluster == cluster || cluster && namespaced {
+		if grantKinds[g.kind] == cluster || cluster && namespaced {
 			if err := rules.addGrants(g, d.Grants); err != nil {
 				return nil, err
 			}
@@ -150,7 +150,7 @@ func (d *Demands) ConversionCRDs() ([]string, error) {
 }
 
 func (d *Demands) webhooks() (webhooks []v1alpha1.WebhookDescription, err error) {
-	err = d.Spec.webhooks.read("webhookdefinitions", &webhooks)
+	err = d.Spec.Webhooks.read("webhookdefinitions", &webhooks)
 	return webhooks, err
 }
 
@@ -215,15 +215,14 @@ func (s *ruleSet) addGrants(g *Grants, all []*Grants) error {
 	return nil
 }
 
-// grantKinds are the kinds of RBAC. OLM writes a step's object by the step's field kind, whatever kind the manifest has.
-var grantKinds = map[string]bool{"ClusterRole": true, "ClusterRoleBinding": true, "Role": true, "RoleBinding": true}
+// grantKinds are the kinds of RBAC, and whether they are cluster-scoped. OLM writes a step's object by the step's field
+// kind, whatever kind the manifest has.
+var grantKinds = map[string]bool{"ClusterRole": true, "ClusterRoleBinding": true, "Role": false, "RoleBinding": false}
 
 // Grants are the rights that an RBAC object of a plan grants.
 type Grants struct {
 	kind, name string
-	// cluster is set for cluster-scoped kinds.
-	cluster bool
-	rules   []rbacv1.PolicyRule
+	rules      []rbacv1.PolicyRule
 	// role is the roleRef of a binding.
 	role *rbacv1.RoleRef
 	// why is set if the object cannot be read.
@@ -235,7 +234,10 @@ type Grants struct {
 func (r *StepResource) IsRBAC() bool { return IsGrant(r.Kind) }
 
 // IsGrant reports whether a kind is one of RBAC.
-func IsGrant(kind string) bool { return grantKinds[kind] }
+func IsGrant(kind string) bool {
+	_, is := grantKinds[kind]
+	return is
+}
 
 // Grants reads the manifest of an RBAC object. It returns nil if the plan has none: for a bundle image it is a
 // reference to a ConfigMap.
@@ -244,8 +246,7 @@ func (r *StepResource) Grants() *Grants {
 		return r.Manifest.grants
 	}
 	raw := *r.Manifest.text
-	g := newGrants(r.Kind, r.Name)
-	g.digest = r.Manifest.Digest()
+	g := &Grants{kind: r.Kind, name: r.Name, digest: r.Manifest.Digest()}
 	if g.why = tooLong(raw); g.why != "" {
 		return g
 	}
@@ -259,16 +260,11 @@ func (r *StepResource) Grants() *Grants {
 
 // ReadGrants reads an RBAC object of an unpacked bundle, from its JSON.
 func ReadGrants(kind, name string, object []byte) *Grants {
-	g := newGrants(kind, name)
-	g.digest = sha256.Sum256(object)
+	g := &Grants{kind: kind, name: name, digest: sha256.Sum256(object)}
 	if g.why = tooLong(object); g.why == "" && g.read(object) == nil {
 		g.why = "is a reference to another object"
 	}
 	return g
-}
-
-func newGrants(kind, name string) *Grants {
-	return &Grants{kind: kind, name: name, cluster: kind == "ClusterRole" || kind == "ClusterRoleBinding"}
 }
 
 func tooLong(raw []byte) string {

@@ -87,7 +87,7 @@ func TestA4OversizedLists(t *testing.T) {
 	if err != nil || csv.Spec.MinKubeVersion != "1.20" {
 		t.Fatalf("read as %+v, error %v", csv, err)
 	}
-	if n := len(csv.Spec.webhooks.raw) + len(csv.Spec.clusterPermissions.raw); n > 0 {
+	if n := len(csv.Spec.Webhooks.raw) + len(csv.Spec.Install.Spec.ClusterPermissions.raw); n > 0 {
 		t.Errorf("%d bytes of the lists are kept", n)
 	}
 	demands := &Demands{Spec: &csv.Spec}

@@ -62,7 +62,7 @@ func DecodeMigrated(kind string, raw []byte) (*Migrated, error) {
 		bundle := &o.Status.Install.Bundle
 		m.Package, m.Into, m.Bundle, m.Version = o.Spec.Source.Package(), o.Spec.Namespace, bundle.Name, bundle.Version
 	case KindClusterObjectSet:
-		if m.From == "" || o.Spec.LifecycleState == lifecycleArchived {
+		if m.From == "" || o.Spec.LifecycleState == "Archived" { // its objects are no longer managed
 			return nil, nil
 		}
 		m.Package = o.Metadata.Annotations.PackageName
@@ -73,9 +73,6 @@ func DecodeMigrated(kind string, raw []byte) (*Migrated, error) {
 	}
 	return m, nil
 }
-
-// lifecycleArchived is the state of a ClusterObjectSet whose objects are no longer managed.
-const lifecycleArchived = "Archived"
 
 // migratedObject is what is read of a ClusterExtension or a ClusterObjectSet.
 type migratedObject struct {

@@ -2,9 +2,9 @@ package olm
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
+	"github.com/distribution/reference"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 
 	"github.com/opgate/opgate/internal/apijson"
@@ -20,42 +20,33 @@ type Image struct {
 	From, Name string
 }
 
-// The parts of a reference, as container runtimes read them (github.com/distribution/reference).
-var (
-	registryHost    = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]*[a-z0-9])?(:[0-9]+)?$`)
-	imageRepository = regexp.MustCompile(`^[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*$`)
-	imageTag        = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
-)
-
 // Parts returns the registry of an image, docker.io if none is named, its repository there, tag and digest; each is ""
 // if the reference has none, and all are for a reference that container runtimes do not read.
 func (i *Image) Parts() (registry, repository, tag, digest string) {
-	rest, digest := CutDigest(i.Reference)
-	if rest != i.Reference && !ValidDigest(digest) {
+	named, err := reference.ParseNormalizedNamed(i.Reference)
+	if err != nil {
 		return "", "", "", ""
 	}
-	if colon := strings.LastIndexByte(rest, ':'); colon > strings.LastIndexByte(rest, '/') {
-		rest, tag = rest[:colon], rest[colon+1:]
-		if !imageTag.MatchString(tag) {
-			return "", "", "", ""
-		}
+	if tagged, ok := named.(reference.Tagged); ok {
+		tag = tagged.Tag()
 	}
-	registry, repository = CutRegistry(rest)
-	registry = strings.ToLower(registry)
-	if !registryHost.MatchString(registry) || !imageRepository.MatchString(repository) {
-		return "", "", "", ""
+	if digested, ok := named.(reference.Digested); ok {
+		digest = digested.Digest().String()
 	}
-	return registry, repository, tag, digest
+	return strings.ToLower(reference.Domain(named)), reference.Path(named), tag, digest
 }
 
-// CutRegistry cuts an image reference after its registry, docker.io if none is named: as for container runtimes, the first
-// part is a registry if it has a dot or a port, or is localhost.
+// CutRegistry cuts an image reference, which may have parts that are templates, after its registry, docker.io if none is
+// named: as for container runtimes, the first part is a registry if it has a dot, a port or an upper-case letter, or is
+// localhost.
 func CutRegistry(image string) (registry, repository string) {
 	registry, repository, found := strings.Cut(image, "/")
 	switch {
 	case !found:
 		return defaultRegistry, "library/" + image
-	case !strings.ContainsAny(registry, ".:") && registry != "localhost":
+	case registry == "index."+defaultRegistry:
+		return defaultRegistry, repository
+	case !strings.ContainsAny(registry, ".:") && registry != "localhost" && registry == strings.ToLower(registry):
 		return defaultRegistry, image
 	}
 	return registry, repository
@@ -189,7 +180,7 @@ func (d *deployedImages) UnmarshalJSON(raw []byte) error {
 // Images returns the images that the ClusterServiceVersion names. Objects that the bundle brings are not read.
 func (d *Demands) Images() ([]Image, error) {
 	var all []Image
-	for _, part := range []*images{&d.Spec.deployed.images, &d.Spec.related.images} {
+	for _, part := range []*images{&d.Spec.Install.Spec.Deployments.images, &d.Spec.Related.images} {
 		if part.why != "" {
 			return nil, fmt.Errorf("the ClusterServiceVersion %s", part.why)
 		}

@@ -19,17 +19,14 @@ func TestImageParts(t *testing.T) {
 		"etcd":                                  {"docker.io", "library/etcd", "", ""},
 		"etcd:v3":                               {"docker.io", "library/etcd", "v3", ""},
 		"coreos/etcd":                           {"docker.io", "coreos/etcd", "", ""},
+		"docker.io/etcd":                        {"docker.io", "library/etcd", "", ""},
+		"index.docker.io/coreos/etcd":           {"docker.io", "coreos/etcd", "", ""},
+		"Coreos/etcd":                           {"coreos", "etcd", "", ""},
+		"[::1]:5000/etcd":                       {"[::1]:5000", "etcd", "", ""},
 		"":                                      {},
 		"$(REGISTRY)/etcd:v3":                   {},
 		"quay.io/etcd@sha256:0f":                {},
 		"quay.io/etcd@" + digest + "@" + digest: {},
-		"quay.io/Etcd":                          {},
-		"quay.io/../etcd":                       {},
-		"quay.io:5000:5000/etcd":                {},
-		"quay.io/etcd:v 3":                      {},
-		" quay.io/etcd":                         {},
-		"quay.io//etcd":                         {},
-		"user@quay.io/etcd":                     {},
 	} {
 		image := Image{Reference: reference}
 		registry, repository, tag, digest := image.Parts()

@@ -152,16 +152,6 @@ func (p *InstallPlan) Created(step *Step, created string) bool {
 	return p.Spec.Approved && p.Status.Phase == PhaseComplete && p.ranAt(created, stepTolerance)
 }
 
-// StepProperties returns the bundle properties in the step that writes a ClusterServiceVersion.
-func (p *InstallPlan) StepProperties(csv string) string {
-	for i := range p.Status.Steps {
-		if s := &p.Status.Steps[i]; s.WritesCSV(csv) {
-			return s.Resource.Manifest.Properties
-		}
-	}
-	return ""
-}
-
 // RunsAs reports whether OLM writes the steps of a plan as the given user: a ServiceAccount of the plan's namespace
 // that the OperatorGroup names.
 func (p *InstallPlan) RunsAs(user string) bool {
@@ -219,13 +209,6 @@ func (p *InstallPlan) BundleDigest(csv string) (digest string) {
 // Oversized reports whether a plan has too many entries to be judged.
 func (p *InstallPlan) Oversized() bool {
 	return len(p.Spec.CSVNames)+len(p.Status.Steps)+len(p.Status.BundleLookups) > MaxPlanEntries
-}
-
-// KeepDigests replaces the JSON of specs in manifests by digests of their contents.
-func (p *InstallPlan) KeepDigests() {
-	for i := range p.Status.Steps {
-		p.Status.Steps[i].Resource.Manifest.Spec.KeepDigest()
-	}
 }
 
 // ContentsDigest is a SHA-256 of what the plan writes: the object and the manifest of each step, and the bundle of each

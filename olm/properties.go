@@ -101,7 +101,12 @@ type Bundle struct {
 }
 
 // Capability is something that one bundle provides and another requires: a Package, or a group, version and kind.
-type Capability struct{ Package, Group, Version, Kind string }
+type Capability struct {
+	Package string `json:"-"`
+	Group   string `json:"group"`
+	Version string `json:"version"`
+	Kind    string `json:"kind"`
+}
 
 // ParseBundle reads the properties of a bundle in the wrapper that OLM uses in bundleLookups and in the annotation of
 // ClusterServiceVersions: {"properties":[{"type":"olm.package","value":{...}}]}. Unknown types are ignored, as by OLM's
@@ -154,15 +159,10 @@ func (b *Bundle) add(propertyType string, value json.RawMessage) error {
 		b.Package, b.Version, b.Stated = v.PackageName, v.Version, release
 		b.Provides = append(b.Provides, Capability{Package: v.PackageName})
 	case TypeGVK, TypeGVKRequired:
-		var v struct {
-			Group   string `json:"group"`
-			Version string `json:"version"`
-			Kind    string `json:"kind"`
-		}
-		if err := apijson.Unmarshal(value, &v); err != nil {
+		var c Capability
+		if err := apijson.Unmarshal(value, &c); err != nil {
 			return err
 		}
-		c := Capability{Group: v.Group, Version: v.Version, Kind: v.Kind}
 		if propertyType == TypeGVKRequired {
 			b.Requires = append(b.Requires, c)
 		} else {

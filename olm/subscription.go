@@ -185,7 +185,8 @@ func readConfig[T any](written string, into *T) string {
 	if apijson.UnmarshalStrict(raw, into) == nil {
 		return ""
 	}
-	strict, err := kjson.UnmarshalStrict(raw, new(T)) // slower; its errors name what is wrong
+	*into = *new(T)                                 // of which a part was read
+	strict, err := kjson.UnmarshalStrict(raw, into) // slower; its errors name what is wrong
 	switch {
 	case err != nil:
 		return text.Truncate(err.Error(), maxConfigFault)

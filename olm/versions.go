@@ -56,7 +56,10 @@ func ParseVersionRange(text string) (*VersionRange, error) {
 			return nil, errors.New("is not a version range") // the library's error repeats this three times
 		}
 		r.alternatives = append(r.alternatives, contains)
-		satisfiable = satisfiable || containsAny(contains, bounds(joined))
+		// What a range accepts is a union of intervals, and each non-empty one contains its own lowest version: the smallest
+		// of all versions, a version in the text, or the one right after it. Trying those is therefore enough.
+		satisfiable = satisfiable || slices.ContainsFunc(bounds(joined),
+			func(v semver.Version) bool { return contains(v) || contains(next(v)) })
 	}
 	if !satisfiable {
 		return nil, errors.New("matches no version at all")
@@ -129,13 +132,6 @@ func (r *VersionRange) WithSuffixes(version string) string {
 
 // versionInRange matches the versions, complete or with wildcards, in a range text.
 var versionInRange = regexp.MustCompile(`(\d+)(?:\.(\d+|[xX*]))?(?:\.(\d+|[xX*]))?(?:-([0-9A-Za-z.-]+))?`)
-
-// containsAny searches for a version in a range. What a range accepts is a union of intervals, and each non-empty
-// interval contains its own lowest version: the smallest of all versions, a version in the text, or the one right after
-// it. Trying those is therefore enough.
-func containsAny(contains semver.Range, bounds []semver.Version) bool {
-	return slices.ContainsFunc(bounds, func(v semver.Version) bool { return contains(v) || contains(next(v)) })
-}
 
 // bounds returns all versions at which a range may begin or end, and the smallest of all versions.
 func bounds(text string) []semver.Version {
@@ -270,20 +266,33 @@ func readRelease(raw []byte) (release string, err error) {
 	return release, nil
 }
 
+// statedRelease is the release in a spec, "" if there is none; fault is why it cannot be read.
+type statedRelease struct{ text, fault string }
+
+// UnmarshalJSON never fails: a release that cannot be read holds the bundle, the rest of which is read nevertheless.
+func (r *statedRelease) UnmarshalJSON(raw []byte) error {
+	*r = statedRelease{}
+	release, err := readRelease(raw)
+	if r.text = release; err != nil {
+		r.fault = err.Error()
+	}
+	return nil
+}
+
 // Release returns the release of a bundle: stated, which its property olm.package has, else spec.release. Catalogs that
 // were rendered by an older program have it only there, and an older API server has dropped it there. A problem is why
 // there is none that both agree on, as a clause.
 func (s *CSVSpec) Release(stated string) (release, problem string) {
 	switch {
-	case s == nil || s.release == "" && s.releaseFault == "":
+	case s == nil || s.Stated == (statedRelease{}):
 		return stated, ""
-	case s.releaseFault != "":
-		return "", "in spec of its ClusterServiceVersion, " + s.releaseFault
-	case stated != "" && stated != s.release:
+	case s.Stated.fault != "":
+		return "", "in spec of its ClusterServiceVersion, " + s.Stated.fault
+	case stated != "" && stated != s.Stated.text:
 		return "", "its property " + TypePackage + " says release " + stated +
-			" and spec.release of its ClusterServiceVersion says " + s.release
+			" and spec.release of its ClusterServiceVersion says " + s.Stated.text
 	}
-	return s.release, ""
+	return s.Stated.text, ""
 }
 
 // VersionText returns a version with its release, as messages show it: "1.2.3 release 2". A hyphen between them would
@@ -323,16 +332,10 @@ const digestPrefix = "sha256:"
 // ImageDigest returns the digest at the end of an image reference, such as quay.io/example/etcd@sha256:…; "" if it has
 // none.
 func ImageDigest(image string) string {
-	if name, digest := CutDigest(image); name != "" && ValidDigest(digest) {
+	if name, digest, _ := strings.Cut(image, "@"); name != "" && ValidDigest(digest) {
 		return digest
 	}
 	return ""
-}
-
-// CutDigest cuts a name or an image reference before "@". The digest is "" without one, and may be no valid one.
-func CutDigest(s string) (name, digest string) {
-	name, digest, _ = strings.Cut(s, "@")
-	return name, digest
 }
 
 // ValidDigest reports whether a text is the digest of an image: "sha256:" and 64 hexadecimal digits in lower case.

@@ -138,9 +138,9 @@ func TestBornApproved(t *testing.T) {
 		return func(s *spec) { anyCatalog(s); s.Versions = names }
 	}
 	ns := state.NewNamespace("shop", state.NamespaceContents{
-		Policies: []*operatorpolicy.Policy{policyFor("etcd", list("etcd.v0.9.2")),
-			policyFor("vault", list("vault.v0.1.9"))},
-		Subscriptions: []*olm.Subscription{automatic("etcd", "etcd.v0.9.2"), automatic("vault", "vault.v0.1.9")},
+		Policies: []*operatorpolicy.Policy{policyFor("etcd", list("etcd.v0.9.2")), policyFor("vault", list("vault.v0.1.9"))},
+		Subscriptions: []*olm.Subscription{automatic("etcd", "etcd.v0.9.2"), automatic("vault", "vault.v0.1.9"),
+			automatic("another", "vault.v0.3.0"), automatic("vault", "vault.v0.3.0")},
 	})
 	switched := state.NewNamespace("shop",
 		state.NamespaceContents{Policies: []*operatorpolicy.Policy{policyFor("etcd", list("etcd.v0.9.2"))},
@@ -154,6 +154,7 @@ func TestBornApproved(t *testing.T) {
 		"vault.v0.1.9":             verdict.Allow,
 		"etcd.v0.9.2 vault.v0.1.9": verdict.Allow,
 		"vault.v0.2.0":             verdict.Hold, // its package is unknown, and may be etcd or vault
+		"vault.v0.3.0":             verdict.Hold, // a Subscription to vault asks for it, whatever others do
 	} {
 		plan := &olm.InstallPlanHead{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-x7"},
 			Spec: olm.InstallPlanSpec{CSVNames: strings.Fields(names), Approved: true}}

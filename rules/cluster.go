@@ -95,8 +95,13 @@ type Tally struct {
 	// Installed is the number of operators; one that is installed in two namespaces counts twice.
 	Installed int
 
-	missed    map[*constraint.Constraint]*constraintv1.ConstraintCount
-	violators map[*constraint.Constraint][]constraintv1.ConstraintViolator
+	missed map[*constraint.Constraint]*missed
+}
+
+// missed has what does not satisfy one constraint, and the first violators.
+type missed struct {
+	constraintv1.ConstraintCount
+	violators []constraintv1.ConstraintViolator
 }
 
 // compareViolators sorts by namespace, then name.
@@ -107,7 +112,7 @@ func compareViolators(a, b constraintv1.ConstraintViolator) int {
 // NewTally counts everything that is installed in namespaces at a time, in one pass for all Constraints. What an
 // exception sets aside counts as satisfied.
 func NewTally(namespaces iter.Seq[*state.Namespace], now time.Time) *Tally {
-	t := &Tally{missed: map[*constraint.Constraint]*constraintv1.ConstraintCount{}, violators: map[*constraint.Constraint][]constraintv1.ConstraintViolator{}}
+	t := &Tally{missed: map[*constraint.Constraint]*missed{}}
 	for ns := range namespaces {
 		for i := range ns.Installed() {
 			t.Installed++
@@ -127,26 +132,22 @@ func NewTally(namespaces iter.Seq[*state.Namespace], now time.Time) *Tally {
 }
 
 func (t *Tally) add(namespace, csv string, f *constraint.Result) {
-	count := t.missed[f.Constraint]
-	if count == nil {
-		count = &constraintv1.ConstraintCount{}
-		t.missed[f.Constraint] = count
+	m := t.missed[f.Constraint]
+	if m == nil {
+		m = &missed{}
+		t.missed[f.Constraint] = m
 	}
-	if f.Outcome == constraint.Violated {
-		count.Violating++
-		t.list(constraintv1.ConstraintViolator{Namespace: namespace, ClusterServiceVersion: csv,
-			Message: text.Truncate(state.MustSatisfy(f), maxViolation)}, f.Constraint)
-	} else {
-		count.Unknown++
+	if f.Outcome != constraint.Violated {
+		m.Unknown++
+		return
 	}
-}
-
-// list adds a violator to the first ones of a constraint, in their order: namespaces are counted in no particular one.
-func (t *Tally) list(v constraintv1.ConstraintViolator, of *constraint.Constraint) {
-	listed := t.violators[of]
-	if at, _ := slices.BinarySearchFunc(listed, v, compareViolators); at < MaxViolators {
-		listed = slices.Insert(listed, at, v)
-		t.violators[of] = listed[:min(len(listed), MaxViolators)]
+	m.Violating++
+	v := constraintv1.ConstraintViolator{Namespace: namespace, ClusterServiceVersion: csv,
+		Message: text.Truncate(state.MustSatisfy(f), maxViolation)}
+	// namespaces are counted in no particular order
+	if at, _ := slices.BinarySearchFunc(m.violators, v, compareViolators); at < MaxViolators {
+		m.violators = slices.Insert(m.violators, at, v)
+		m.violators = m.violators[:min(len(m.violators), MaxViolators)]
 	}
 }
 
@@ -155,7 +156,9 @@ func (t *Tally) list(v constraintv1.ConstraintViolator, of *constraint.Constrain
 func (t *Tally) Violators(d *constraint.Definition) []constraintv1.ConstraintViolator {
 	var all []constraintv1.ConstraintViolator
 	for _, c := range d.Constraints {
-		all = append(all, t.violators[c]...)
+		if m := t.missed[c]; m != nil {
+			all = append(all, m.violators...)
+		}
 	}
 	slices.SortStableFunc(all, compareViolators)
 	return all[:min(len(all), MaxViolators)]
@@ -165,8 +168,8 @@ func (t *Tally) Violators(d *constraint.Definition) []constraintv1.ConstraintVio
 func (t *Tally) Of(d *constraint.Definition) []constraintv1.ConstraintCount {
 	counts := make([]constraintv1.ConstraintCount, len(d.Constraints))
 	for i, c := range d.Constraints {
-		if missed := t.missed[c]; missed != nil {
-			counts[i] = *missed
+		if m := t.missed[c]; m != nil {
+			counts[i] = m.ConstraintCount
 		}
 		counts[i].Index, counts[i].Field = c.Index, c.Path
 		counts[i].Satisfied = t.Installed - counts[i].Violating - counts[i].Unknown

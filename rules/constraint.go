@@ -204,16 +204,13 @@ func readsContents(d *constraint.Definition) string {
 const ShowsProperties = "annotation " + metakey.VirtualOperatorNamespaces +
 	" selects the namespaces in which it does, by labels, or all of them if it is empty"
 
-// readByRules reports whether a Constraint reads facts about the cluster, of which its properties are a part.
+// readByRules reports whether a Constraint, as it is written, or another one reads facts about the cluster, of which its
+// properties are a part.
 func readByRules(d *constraint.Definition, all *constraint.Set) bool {
-	for _, other := range append([]*constraint.Definition{d}, all.Definitions()...) {
-		for _, c := range slices.Concat(other.Constraints, other.OnWrites) {
-			if c.Uses()&constraint.ClusterVersion != 0 {
-				return true
-			}
-		}
-	}
-	return false
+	reads := func(c *constraint.Constraint) bool { return c.Uses()&constraint.ClusterVersion != 0 }
+	return slices.ContainsFunc(append([]*constraint.Definition{d}, all.Definitions()...), func(other *constraint.Definition) bool {
+		return (other == d || other.Name != d.Name) && slices.ContainsFunc(slices.Concat(other.Constraints, other.OnWrites), reads)
+	})
 }
 
 // tried is an installed operator that a Constraint is tried on.

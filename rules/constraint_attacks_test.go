@@ -564,7 +564,11 @@ func TestNewestVersionIsWarnedOf(t *testing.T) {
 // TestConstraintAnnotations: the annotation that selects namespaces of virtual operators is judged like the spec.
 func TestConstraintAnnotations(t *testing.T) {
 	old := &constraintv1.Constraint{}
-	old.Spec.Properties = `[{"type":"acme","value":1}]`
+	old.Name, old.Spec.Properties = "acme", `[{"type":"acme","value":1}]`
+	stored := under(ruleOf(old.Name, "cluster.properties.size() > 0", "", constraint.Require))
+	if v := JudgeConstraint(ConstraintInput{Constraint: old, Constraints: stored}); len(v.Warnings) != 1 {
+		t.Errorf("properties that only the rules read that it replaces: %q", v.WarningTexts())
+	}
 	changed := old.DeepCopy()
 	changed.Annotations = map[string]string{metakey.VirtualOperatorNamespaces: "team is a"}
 	if v := JudgeConstraint(ConstraintInput{Constraint: changed, Old: old}); v.Decision != verdict.Deny {

@@ -134,7 +134,8 @@ func judgeBypassingOLM(in *CSVInput, c, before *carrier.Bundle, v *verdict.Verdi
 	unknown := in.unknownPackage(c, before)
 	bundle.JudgeUnknown(&carrier.Bundle{Bundle: olm.Bundle{Name: c.Name}, Unknown: unknown,
 		Ambiguous: c.Ambiguous && unknown == c.Unknown}, ns, v)
-	if before != nil && (before.Package != c.Package || in.hidden()) {
+	hidden := in.Old != nil && in.Old.Metadata.Labels.CopiedFrom == "" && in.New.Metadata.Labels.CopiedFrom != ""
+	if before != nil && (before.Package != c.Package || hidden) {
 		// else its next upgrade would count as a first installation
 		for _, p := range ns.Governing(before.Package) {
 			p.Record(v, RuleCSVFrozen, verdict.NotAllowed("making something else than package "+
@@ -191,11 +192,6 @@ func (in *CSVInput) restores() bool {
 	return in.Namespace.IsRecorded(in.New.Metadata.Name, is) &&
 		in.Old.Metadata.Annotations.Properties == in.New.Metadata.Annotations.Properties &&
 		(r.Annotations != "" || was.AnnotationsDigest() == is.AnnotationsDigest())
-}
-
-// hidden reports whether an update makes an installed operator look like a copy from another namespace.
-func (in *CSVInput) hidden() bool {
-	return in.Old.Metadata.Labels.CopiedFrom == "" && in.New.Metadata.Labels.CopiedFrom != ""
 }
 
 // judgeVirtualOperator lets only Opgate write virtual operators.

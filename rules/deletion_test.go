@@ -87,9 +87,6 @@ func TestConstraintDeletion(t *testing.T) {
 		{name: "Deny", deletion: &constraintv1.ConstraintDeletion{Action: policyv1beta2.DeletionDeny},
 			action: policyv1beta2.DeletionDeny, warned: "spec.deletion.action Deny refuses no deletion " +
 				"(constraint/ineffective): " + unbacked},
-		{name: "Confirm", deletion: &constraintv1.ConstraintDeletion{Action: policyv1beta2.DeletionConfirm},
-			action: policyv1beta2.DeletionConfirm, warned: "spec.deletion.action Confirm refuses no deletion " +
-				"(constraint/ineffective): " + unbacked},
 		{name: "Allow", deletion: &constraintv1.ConstraintDeletion{Action: policyv1beta2.DeletionAllow},
 			warned: "the Constraint requires nothing and offers nothing (constraint/ineffective): write spec.rules, spec.offers or spec.deletion"},
 		{name: "an unknown value", deletion: &constraintv1.ConstraintDeletion{Action: "deny"},

@@ -51,18 +51,9 @@ func (in *preview) policy() {
 				cmp.Or(operatorpolicy.NotASCII(source), problems[0]))
 		}
 	}
-	if p.Catalog.Name != "" && p.Catalog.Namespace == "" {
-		in.ineffective("spec.subscription.source "+text.Quote(p.Catalog.Name)+
-			" without spec.subscription.sourceNamespace matches a catalog of that name in any namespace",
-			"it may be one that a tenant has made; set spec.subscription.sourceNamespace too")
-	}
 	if p.Group != nil && len(p.Group.Names) > 1 {
 		in.warn(RuleOperatorPolicySeveralTargets, "spec.operatorGroup names several target namespaces, "+
 			text.Names(p.Group.Names, verdict.MaxListed), oneTarget)
-	}
-	if spec := &in.p.Object.Spec; spec.ComplianceType == policyv1beta2.MayHave && spec.OperatorGroup != nil {
-		in.ineffective("spec.operatorGroup has no effect with complianceType mayhave, which installs nothing",
-			"remove it, or write complianceType musthave to have the operator installed")
 	}
 	if p.MustNotHave {
 		for field, set := range map[string]bool{"spec.catalog": p.CatalogImages != nil, "spec.consent": p.Consent != nil,
@@ -73,14 +64,8 @@ func (in *preview) policy() {
 					"remove it, or write complianceType musthave or mayhave")
 			}
 		}
-	} else {
-		in.consent()
-		in.catalog()
-		in.calendar()
-		in.age()
 	}
-	in.grants()
-	in.deletion()
+	in.settings()
 	if p.Package == "" || p.TargetNamespace == "" {
 		in.ineffective("the policy governs nothing until its package and namespace are found out on the cluster",
 			"write spec.subscription.name and spec.subscription.namespace as plain text to have it in force at once")
@@ -146,7 +131,7 @@ func (in *preview) move() {
 func (in *preview) versions() {
 	p := in.p
 	for _, entry := range p.Versions.Entries {
-		name, digest := olm.CutDigest(entry)
+		name, digest, _ := strings.Cut(entry, "@")
 		if _, err := semver.ParseTolerant(name); err == nil {
 			in.ineffective("spec.versions has "+text.Quote(name)+
 				", which looks like a version and not like the name of a ClusterServiceVersion",
@@ -201,39 +186,68 @@ func (in *preview) plan(plan *olm.InstallPlan, ns *state.Namespace) {
 	}
 }
 
-// catalog warns of settings of spec.catalog that cannot have the effect that their author will expect.
-func (in *preview) catalog() {
-	p, op := in.p, in.p.Object
-	c := p.CatalogImages
-	switch {
-	case c == nil:
-	case !c.Holds() && len(op.Spec.Catalog.Accepted) > 0:
-		in.ineffective(fmt.Sprintf("spec.catalog.accepted names %d digests, but neither spec.catalog.image nor jump is %s",
-			len(c.Accepted), policyv1beta2.CatalogHold), "the catalog may run any image; write spec.catalog.image: "+
-			string(policyv1beta2.CatalogHold))
-	case !c.Holds():
-		in.ineffective("spec.catalog holds nothing",
-			"write spec.catalog.image or jump: "+string(policyv1beta2.CatalogHold)+", or remove spec.catalog")
-	case op.Spec.Catalog.MaxChangedPackages > 0 && !c.HoldsJump():
-		in.ineffective("spec.catalog.maxChangedPackages has no effect without spec.catalog.jump: "+
-			string(policyv1beta2.CatalogHold),
-			"write that, or remove it")
+// settings warns of fields that cannot have the effect that their author will expect, and of what the policy needs and the
+// installation withholds, unless its status names that from the start.
+func (in *preview) settings() {
+	p, spec, hold := in.p, &in.p.Object.Spec, string(policyv1beta2.CatalogHold)
+	installs, deletion := !p.MustNotHave, "spec.deletion "+string(spec.Deletion)+" refuses no deletion"
+	protects := spec.Deletion != "" && spec.Deletion != policyv1beta2.DeletionAllow
+	consent, reviews := cmp.Or(spec.Consent, &policyv1beta2.Consent{}), p.Consent.Reviews(false) || p.Consent.Reviews(true)
+	images := cmp.Or(p.CatalogImages, &operatorpolicy.CatalogImages{})
+	held, missing := "every InstallPlan with package "+p.Package+" is held because of ", ""
+	if p.Catalog.Namespace != "" {
+		missing = in.Grants.MissingCatalog(p.Catalog.Namespace)
+	}
+	for _, s := range []struct {
+		applies    bool
+		what, more string
+	}{
+		{p.Catalog.Name != "" && p.Catalog.Namespace == "", "spec.subscription.source " + text.Quote(p.Catalog.Name) +
+			" without spec.subscription.sourceNamespace matches a catalog of that name in any namespace",
+			"it may be one that a tenant has made; set spec.subscription.sourceNamespace too"},
+		{spec.ComplianceType == policyv1beta2.MayHave && spec.OperatorGroup != nil,
+			"spec.operatorGroup has no effect with complianceType mayhave, which installs nothing",
+			"remove it, or write complianceType musthave to have the operator installed"},
+		{installs && spec.Consent != nil && !reviews, "spec.consent ignores every class of changes",
+			"write Hold or Warn for one of " + classNames() + ", or remove spec.consent"},
+		{installs && reviews && len(consent.Accepted) > 0 && !p.Consent.Holds(),
+			fmt.Sprintf("spec.consent.accepted names %d digests, but no class is Hold", len(consent.Accepted)),
+			"accepted digests only silence warnings; write Hold for the classes that need consent"},
+		{installs && !images.Holds() && len(images.Accepted) > 0,
+			fmt.Sprintf("spec.catalog.accepted names %d digests, but neither spec.catalog.image nor jump is %s",
+				len(images.Accepted), hold), "the catalog may run any image; write spec.catalog.image: " + hold},
+		{installs && spec.Catalog != nil && !images.Holds() && len(images.Accepted) == 0, "spec.catalog holds nothing",
+			"write spec.catalog.image or jump: " + hold + ", or remove spec.catalog"},
+		{installs && images.HoldsImage() && !images.HoldsJump() && images.MaxChangedPackages > 0,
+			"spec.catalog.maxChangedPackages has no effect without spec.catalog.jump: " + hold, "write that, or remove it"},
+		{installs && !p.Age.Holds() && len(spec.Urgent) > 0, "spec.urgent has no effect without spec.minimumAge",
+			"write that, or remove it"},
+		{installs && in.neverOpens(), "spec.approvalWindows and spec.freezes let no plan be approved within five years",
+			"widen spec.approvalWindows, or end spec.freezes earlier"},
+		{protects && !p.Enforced, deletion + " while the policy only informs", "write spec.remediationAction: enforce"},
+		{protects && p.Enforced, deletion, in.Unbacked},
+		{p.Enforced && p.MustNotHave && p.Deletion == policyv1beta2.DeletionDeny,
+			"the policy is mustnothave and removes nothing while spec.deletion is Deny",
+			"write spec.deletion: Allow to have the operator removed"},
+		{spec.RemovalBehavior.CustomResourceDefinitions == policyv1beta2.RemovalDelete,
+			"spec.removalBehavior.customResourceDefinitions Delete deletes none", in.Grants.Missing(grant.Definitions)},
+		{spec.Consent != nil, held + "spec.consent", cmp.Or(in.Grants.Missing(grant.Contents), missing)},
+		{p.Age.Holds(), held + "spec.minimumAge", missing},
+		{images.Holds(), held + "spec.catalog", missing},
+	} {
+		if s.applies {
+			in.ineffective(s.what, s.more)
+		}
 	}
 }
 
-// consent warns of settings of spec.consent that cannot have the effect that their author will expect.
-func (in *preview) consent() {
-	p, op := in.p, in.p.Object
-	c := p.Consent
-	switch {
-	case c == nil:
-	case !c.Reviews(false) && !c.Reviews(true):
-		in.ineffective("spec.consent ignores every class of changes",
-			"write Hold or Warn for one of "+classNames()+", or remove spec.consent")
-	case len(op.Spec.Consent.Accepted) > 0 && !c.Holds():
-		in.ineffective(fmt.Sprintf("spec.consent.accepted names %d digests, but no class is Hold", len(c.Accepted)),
-			"accepted digests only silence warnings; write Hold for the classes that need consent")
+// neverOpens reports whether windows and freezes let nothing be approved for as long as is looked ahead.
+func (in *preview) neverOpens() bool {
+	if !in.p.Calendar.Restricts() || in.Now.IsZero() {
+		return false
 	}
+	when := in.p.Calendar.At(in.Now)
+	return !when.Open && when.Opens.IsZero()
 }
 
 func classNames() string {
@@ -242,66 +256,6 @@ func classNames() string {
 		names[i] = string(class)
 	}
 	return text.Names(names, verdict.MaxListed)
-}
-
-// age warns of an age that cannot have the effect that its author will expect.
-func (in *preview) age() {
-	if !in.p.Age.Holds() && len(in.p.Object.Spec.Urgent) > 0 {
-		in.ineffective("spec.urgent has no effect without spec.minimumAge", "write that, or remove it")
-	}
-}
-
-// calendar warns of windows and freezes that cannot have the effect that their author will expect.
-func (in *preview) calendar() {
-	if !in.p.Calendar.Restricts() || in.Now.IsZero() {
-		return
-	}
-	if when := in.p.Calendar.At(in.Now); !when.Open && when.Opens.IsZero() {
-		in.ineffective("spec.approvalWindows and spec.freezes let no plan be approved within five years",
-			"widen spec.approvalWindows, or end spec.freezes earlier")
-	}
-}
-
-// deletion warns of a policy that restricts deletions, and of which nothing is refused.
-func (in *preview) deletion() {
-	p := in.p
-	spec := &in.p.Object.Spec
-	if spec.Deletion == "" || spec.Deletion == policyv1beta2.DeletionAllow {
-		return
-	}
-	what := "spec.deletion " + string(spec.Deletion) + " refuses no deletion"
-	switch {
-	case !p.Enforced:
-		in.ineffective(what+" while the policy only informs", "write spec.remediationAction: enforce")
-	case in.Unbacked != "":
-		in.ineffective(what, in.Unbacked)
-	}
-	if p.Enforced && p.MustNotHave && p.Deletion == policyv1beta2.DeletionDeny {
-		in.ineffective("the policy is mustnothave and removes nothing while spec.deletion is Deny",
-			"write spec.deletion: Allow to have the operator removed")
-	}
-}
-
-// grants warns of what an OperatorPolicy needs and the installation withholds, unless its status names it from the start.
-func (in *preview) grants() {
-	p, spec := in.p, &in.p.Object.Spec
-	if spec.RemovalBehavior.CustomResourceDefinitions == policyv1beta2.RemovalDelete {
-		in.ineffective("spec.removalBehavior.customResourceDefinitions Delete deletes none",
-			in.Grants.Missing(grant.Definitions))
-	}
-	held, catalog := "every InstallPlan with package "+p.Package+" is held because of ", ""
-	if p.Catalog.Namespace != "" {
-		catalog = in.Grants.MissingCatalog(p.Catalog.Namespace)
-	}
-	if spec.Consent != nil {
-		in.ineffective(held+"spec.consent", cmp.Or(in.Grants.Missing(grant.Contents), catalog))
-	}
-	if p.Age.Holds() {
-		in.ineffective(held+"spec.minimumAge", catalog)
-	}
-	if p.CatalogImages.Holds() {
-		in.ineffective(held+"spec.catalog", catalog)
-	}
 }
 
 // subscription warns of what OLM will not do for the Subscription that a policy asks for, in the words that this would

@@ -118,8 +118,14 @@ func Inspect(ns *state.Namespace, now time.Time) []Inspected {
 // NextChange returns when the time alone changes what holds plans here: an approval window opens, a freeze ends or a
 // version is old enough for which a plan waits, or an override or a consent of a plan ends; zero if none of that will
 // be.
-func NextChange(n *state.Namespace, now time.Time) time.Time {
-	next := nextEnd(n, now)
+func NextChange(n *state.Namespace, now time.Time) (next time.Time) {
+	for _, plan := range n.Plans() {
+		for _, e := range evidence.Of(plan) {
+			if end, known := e.At(); known && now.Before(end) {
+				next = earliest(next, end)
+			}
+		}
+	}
 	if !slices.ContainsFunc(n.Plans(), n.Waits) {
 		return next
 	}
@@ -160,18 +166,6 @@ func nextAge(n *state.Namespace, now time.Time) (next time.Time) {
 				if ready := seen.Add(p.Age.Least); unknown == "" && p.Age.Holds() && now.Before(ready) {
 					next = earliest(next, ready)
 				}
-			}
-		}
-	}
-	return next
-}
-
-// nextEnd returns when the first override or consent of a plan ends that is in force; zero if none does.
-func nextEnd(n *state.Namespace, now time.Time) (next time.Time) {
-	for _, plan := range n.Plans() {
-		for _, e := range evidence.Of(plan) {
-			if end, known := e.At(); known && now.Before(end) {
-				next = earliest(next, end)
 			}
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/carrier"
 	"github.com/opgate/opgate/rules/evidence"
-	"github.com/opgate/opgate/rules/operatorpolicy"
 	"github.com/opgate/opgate/rules/state"
 	"github.com/opgate/opgate/rules/verdict"
 )
@@ -57,18 +56,23 @@ func judgeBornApproved(in *PlanCreateInput, v *verdict.Verdict) {
 	}
 	for _, name := range in.New.Spec.CSVNames {
 		pkg, disputed := in.Namespace.Claimed(name)
-		if pkg == "" || disputed {
-			pkg = startedBy(in.Namespace, name)
+		policies, known := in.Namespace.Governing(pkg), pkg != ""
+		for _, s := range in.Namespace.Subscriptions() {
+			if pkg == "" && !disputed && s.Spec.StartingCSV == name {
+				policies, known = append(policies, in.Namespace.Governing(s.Spec.Package)...), true
+			}
 		}
-		policies := in.Namespace.Governing(pkg)
 		what := text.Name(name) + " in a plan that is approved from the start is held"
-		if pkg == "" {
-			policies = slipped(in.Namespace)
+		if !known {
+			// It may come from any Subscription, even one that is Manual now: OLM does not create such a plan beside a Manual
+			// Subscription, so it read this one before it was changed, most likely by the loop.
+			policies = in.Namespace.Enforcing()
 			what = text.Name(name) +
 				", whose package is not known yet, in a plan that is approved from the start is held"
 		}
 		for _, p := range policies {
-			passes := p.PassesByName(name) && in.Namespace.NotUpgradeable(p.Package, name) == nil
+			passes := p.PassesByName(name) && in.Namespace.NotUpgradeable(p.Package, name) == nil ||
+				!known && !in.Namespace.Subscribed(p)
 			if mode, because := in.Namespace.Approval(p); mode == olm.ApprovalManual && !passes {
 				p.Record(v, RulePlanBornApproved, verdict.Finding{Decision: verdict.Hold, Field: "spec.approved",
 					What: what,
@@ -77,29 +81,6 @@ func judgeBornApproved(in *PlanCreateInput, v *verdict.Verdict) {
 			}
 		}
 	}
-}
-
-// startedBy returns the package of the Subscription with this startingCSV.
-func startedBy(n *state.Namespace, csv string) string {
-	for _, s := range n.Subscriptions() {
-		if s.Spec.StartingCSV == csv {
-			return s.Spec.Package
-		}
-	}
-	return ""
-}
-
-// slipped returns the enforcing policies that want Manual and whose package has a Subscription: a plan that is born
-// approved may come from there, even if the Subscription is Manual now. OLM does not create such a plan beside a Manual
-// Subscription, so it read this one before it was changed, most likely by the loop.
-func slipped(n *state.Namespace) []*operatorpolicy.Policy {
-	var found []*operatorpolicy.Policy
-	for _, p := range n.Enforcing() {
-		if mode, _ := n.Approval(p); mode == olm.ApprovalManual && n.Subscribed(p) {
-			found = append(found, p)
-		}
-	}
-	return found
 }
 
 // PlanUpdateInput is the input of JudgePlanUpdate.
@@ -141,8 +122,10 @@ func JudgePlanUpdate(in PlanUpdateInput) verdict.Verdict {
 	if added && (v.Decision == verdict.Allow || in.OverrideAsked().Reason == "") {
 		refuseOverrideReason(&v)
 	}
-	if in.overrideMoved() {
-		refuseOverrideMoved(&v)
+	if in.overrideMoved() { // one that has ended would open again
+		v.Add(RulePlanOverrideReason, verdict.NotAllowed("changing annotation "+metakey.OverrideExpires,
+			"an override ends when its approval states; to end it now, write "+
+				evidence.EndedMark).At("metadata.annotations["+metakey.OverrideExpires+"]"))
 	}
 	return v.Sorted()
 }
@@ -282,7 +265,11 @@ func (in *PlanUpdateInput) judgeConsentWrite(v *verdict.Verdict) {
 }
 
 func refuseConsent(v *verdict.Verdict, annotation, what, accepted string) {
-	v.Add(RulePlanConsentRight, verdict.Finding{Decision: verdict.Deny, Field: "metadata.annotations[" + annotation + "]",
+	refuseAnnotation(v, RulePlanConsentRight, annotation, what, accepted)
+}
+
+func refuseAnnotation(v *verdict.Verdict, id verdict.RuleID, annotation, what, accepted string) {
+	v.Add(id, verdict.Finding{Decision: verdict.Deny, Field: "metadata.annotations[" + annotation + "]",
 		What: "annotation " + annotation + " " + what, Accepted: accepted})
 }
 

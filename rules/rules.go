@@ -291,16 +291,8 @@ func OverrideText(p *olm.InstallPlan, now time.Time) string {
 // allows the steps of the plan. That applies in every namespace: the policy that a planted reason would set aside may
 // be created later.
 func refuseOverrideReason(v *verdict.Verdict) {
-	v.Add(RulePlanOverrideReason, verdict.Finding{Decision: verdict.Deny, Field: "metadata.annotations[" +
-		metakey.OverrideReason + "]", What: "annotation " + metakey.OverrideReason + " is not allowed here",
-		Accepted: "set it together with spec.approved, and only where the approval is refused without it"})
-}
-
-// refuseOverrideMoved keeps an override to the end that it was approved with: one that has ended would open again.
-func refuseOverrideMoved(v *verdict.Verdict) {
-	v.Add(RulePlanOverrideReason, verdict.NotAllowed("changing annotation "+metakey.OverrideExpires,
-		"an override ends when its approval states; to end it now, write "+
-			evidence.EndedMark).At("metadata.annotations["+metakey.OverrideExpires+"]"))
+	refuseAnnotation(v, RulePlanOverrideReason, metakey.OverrideReason, "is not allowed here",
+		"set it together with spec.approved, and only where the approval is refused without it")
 }
 
 // OverrideNeeds returns the objects on which an approver needs the RBAC verb override to set this refusal aside; ok is

@@ -94,7 +94,9 @@ func PreparePlan(p *olm.InstallPlan) {
 	for _, b := range p.ParseBundles() {
 		constraint.Prepare(b.Properties)
 	}
-	p.KeepDigests()
+	for i := range p.Status.Steps {
+		p.Status.Steps[i].Resource.Manifest.Spec.KeepDigest()
+	}
 }
 
 // OfStep returns a ClusterServiceVersion that is written, as a plan contains it; ok is false if the plan does not.
@@ -107,7 +109,7 @@ func OfStep(csv *olm.CSV, plan *olm.InstallPlan, ns *state.Namespace, byOLM bool
 	}
 	step = csvs[i]
 	step.Exact = step.Inline && step.Spec.ContentsDigest() == csv.Spec.ContentsDigest() &&
-		plan.StepProperties(step.Name) == csv.Metadata.Annotations.Properties
+		step.step.Manifest.Properties == csv.Metadata.Annotations.Properties
 	step.Spec = &csv.Spec
 	step.attribute(ns) // of a bundle by reference the plan did not have spec.release
 	if byOLM && !step.Described {

@@ -11,7 +11,6 @@ import (
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/verdict"
 )
 
@@ -234,7 +233,7 @@ func (l Exceptions) Widened(before Exceptions) []string {
 // everywhere. A name with a digest is not wider than one without.
 func (e *Exception) widens(others Exceptions) bool {
 	for _, entry := range e.versions.Entries {
-		name, _ := olm.CutDigest(entry)
+		name, _, _ := strings.Cut(entry, "@")
 		for _, id := range e.Rules {
 			covered := func(o Exception) bool {
 				return slices.Contains(o.Rules, id) && !e.expires.After(o.expires) && (o.Package == "" || o.Package == e.Package) &&

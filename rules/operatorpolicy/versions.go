@@ -72,7 +72,7 @@ func (r *reader) list(path *field.Path, entries []string) (names []string, errs 
 
 // version checks a name of a ClusterServiceVersion, or a name with the digest of a bundle image.
 func version(path *field.Path, entry string) field.ErrorList {
-	name, digest := olm.CutDigest(entry)
+	name, digest, _ := strings.Cut(entry, "@")
 	r := &reader{}
 	if problem := NotASCII(name); problem != "" {
 		r.invalid(path, name, problem)
@@ -115,7 +115,7 @@ func (l *VersionList) Names() []string {
 	var names []string
 	seen := map[string]bool{}
 	for _, entry := range l.Entries {
-		if name, _ := olm.CutDigest(entry); !seen[name] {
+		if name, _, _ := strings.Cut(entry, "@"); !seen[name] {
 			seen[name], names = true, append(names, name)
 		}
 	}

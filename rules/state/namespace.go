@@ -276,12 +276,8 @@ func (n *Namespace) Operators() (packages []string) {
 // Decidable reports whether all that stored objects are judged by is known. Admission holds until then; a check of
 // stored objects can wait.
 func (n *Namespace) Decidable() bool {
-	for _, p := range n.Policies() {
-		if p.Incomplete {
-			return false
-		}
-	}
-	return n.Constraints().Empty() || n.Facts().Version != "" && n.Exists()
+	return !slices.ContainsFunc(n.Policies(), func(p *operatorpolicy.Policy) bool { return p.Incomplete }) &&
+		(n.Constraints().Empty() || n.Facts().Version != "" && n.Exists())
 }
 
 // GenerationOf returns the generation of a source whose verdict depends on its spec only, else 0.

@@ -78,7 +78,8 @@ func (w *Window) startAfter(t time.Time) time.Time {
 	}
 	// The expression is evaluated on what clocks show, in a zone without changes. A later reading of the clock is never
 	// an earlier start, so that starts at readings before that of t can be left out.
-	reading := asUTC(t.In(w.zone))
+	_, offset := t.In(w.zone).Zone()
+	reading := t.UTC().Add(time.Duration(offset) * time.Second)
 	for {
 		if reading = w.starts.Next(reading); reading.IsZero() {
 			return time.Time{}
@@ -87,11 +88,6 @@ func (w *Window) startAfter(t time.Time) time.Time {
 			return start
 		}
 	}
-}
-
-// asUTC returns the moment at which a clock in UTC shows what t shows.
-func asUTC(t time.Time) time.Time {
-	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
 }
 
 // shows returns the first moment at which clocks in a zone show a reading, or at which they pass it.
