@@ -133,15 +133,10 @@ func (r *Controller) AddTo(mgr ctrl.Manager) error {
 	}
 	r.manager, r.discovery, r.Client, r.reader = mgr, served, mgr.GetClient(), mgr.GetAPIReader()
 	r.watches, r.written = map[string]*watched.Object{}, map[string]*written{}
-	changed := func() { r.queue.Add(item{}) }
-	if r.owner, err = owned.NewOwner(client, OwnerName, "the admission policies", changed, r.Log); err != nil {
-		return err
-	}
+	changed := func(any) { r.queue.Add(item{}) }
+	r.owner = owned.NewOwner(client, OwnerName, "the admission policies", changed, r.Log)
 	for _, k := range kinds {
-		r.watches[k.key()], err = watched.New(client, group.WithResource(k.resource), "", k.object, changed, r.Log)
-		if err != nil {
-			return err
-		}
+		r.watches[k.key()] = watched.New(client, group.WithResource(k.resource), "", k.object, changed, r.Log)
 	}
 	return manager.Registration[item]{
 		Name:       "backstop",
