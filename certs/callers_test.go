@@ -129,11 +129,8 @@ func TestA9Endpoints(t *testing.T) {
 // stored returns an object as it is read from the API server.
 func stored(t *testing.T, text string) *watched.Object {
 	t.Helper()
-	k, err := NewController(Options{Client: dynamic.NewForConfigOrDie(&rest.Config{Host: "127.0.0.1:1"}),
+	k := NewController(Options{Client: dynamic.NewForConfigOrDie(&rest.Config{Host: "127.0.0.1:1"}),
 		Metrics: NewMetrics(prometheus.NewRegistry()), Now: time.Now}, inMemory{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	u := &unstructured.Unstructured{}
 	if err := u.UnmarshalJSON(
 		[]byte(`{"kind":"ValidatingWebhookConfiguration","apiVersion":"admissionregistration.k8s.io/v1","metadata":{"name":"opgate"},` + text[1:])); err != nil {
@@ -205,11 +202,8 @@ func TestP4tTokenIsReplaced(t *testing.T) {
 	defer server.Close()
 	now := start
 	callers := &Callers{Now: func() time.Time { return now }}
-	k, err := NewController(Options{Client: dynamic.NewForConfigOrDie(&rest.Config{Host: server.URL}),
+	k := NewController(Options{Client: dynamic.NewForConfigOrDie(&rest.Config{Host: server.URL}),
 		Metrics: NewMetrics(prometheus.NewRegistry()), Now: callers.Now, Callers: callers}, inMemory{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	k.registrations = k.registrations[1:2]
 	r := k.registrations[0]
 	u := &unstructured.Unstructured{}

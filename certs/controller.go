@@ -67,7 +67,7 @@ type item struct{}
 
 // NewController returns a controller for certificates that Opgate does not manage itself; see NewManaged. Start runs what
 // every replica does, AddTo adds what the leader does to a manager.
-func NewController(o Options, source Source) (*Controller, error) {
+func NewController(o Options, source Source) *Controller {
 	k := &Controller{options: o, source: source, routes: make(chan struct{}, 1)}
 	if o.Callers != nil {
 		o.Callers.added = k.routes
@@ -83,14 +83,11 @@ func NewController(o Options, source Source) (*Controller, error) {
 		if of.verb == "" && o.ExternalDefinition {
 			continue
 		}
-		r, err := k.newRegistration(schema.GroupVersionKind{Group: of.group, Version: "v1", Kind: of.kind}, of.name,
+		r := k.newRegistration(schema.GroupVersionKind{Group: of.group, Version: "v1", Kind: of.kind}, of.name,
 			of.verb, of.entries)
-		if err != nil {
-			return nil, err
-		}
 		k.registrations, k.synced = append(k.registrations, r), append(k.synced, r.Synced)
 	}
-	return k, nil
+	return k
 }
 
 // Start watches the registrations and keeps their paths until the context is cancelled.
@@ -165,7 +162,7 @@ func (k *Controller) AddTo(mgr ctrl.Manager) error {
 func (k *Controller) enqueue() { k.queue.Add(item{}) }
 
 // registrationChanged accepts the tokens of the current registrations and triggers a reconciliation.
-func (k *Controller) registrationChanged() {
+func (k *Controller) registrationChanged(any) {
 	defer k.enqueue()
 	defer signal.Put(k.routes)
 	if k.options.Callers != nil {

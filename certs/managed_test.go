@@ -79,11 +79,8 @@ func TestManaged(t *testing.T) {
 		now := time.Now()
 		registry := prometheus.NewRegistry()
 		metrics := NewMetrics(registry)
-		m, _, err := NewManaged(Options{Client: dynamic.NewForConfigOrDie(&rest.Config{Host: "127.0.0.1:1"}), Namespace: "opgate-system",
+		m, _ := NewManaged(Options{Client: dynamic.NewForConfigOrDie(&rest.Config{Host: "127.0.0.1:1"}), Namespace: "opgate-system",
 			Lifetimes: usual, Metrics: metrics, Now: func() time.Time { return now }})
-		if err != nil {
-			t.Fatal(err)
-		}
 		metrics.Serving(m)
 		if m.Healthy() {
 			t.Error("it is healthy without a certificate")
@@ -121,7 +118,7 @@ func TestManaged(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			m.read()
+			m.read(nil)
 		}
 		serves := func(ca *authority) {
 			t.Helper()

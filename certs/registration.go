@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/opgate/opgate/admission/webhooks"
@@ -61,18 +62,17 @@ type registration struct {
 // newRegistration returns an object to watch. Changed is called after each change.
 func (k *Controller) newRegistration(
 	kind schema.GroupVersionKind, name, verb string, entries []webhooks.Entry,
-) (*registration, error) {
+) *registration {
 	r := &registration{kind: kind, name: name, label: strings.ToLower(kind.Kind), verb: verb,
 		entries: map[string]map[string]any{}, completed: map[string]bool{}}
-	var err error
 	for i := range entries {
-		if r.entries[entries[i].Name], err = runtime.DefaultUnstructuredConverter.ToUnstructured(&entries[i]); err != nil {
-			return nil, fmt.Errorf("encode entry %s: %w", entries[i].Name, err)
-		}
+		entry, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&entries[i])
+		utilruntime.Must(err) // its fields have values of JSON
+		r.entries[entries[i].Name] = entry
 	}
 	resource := kind.GroupVersion().WithResource(r.label + "s")
-	r.Object, err = watched.New(k.options.Client, resource, "", name, k.registrationChanged, k.options.Log)
-	return r, err
+	r.Object = watched.New(k.options.Client, resource, "", name, k.registrationChanged, k.options.Log)
+	return r
 }
 
 // entriesOf returns the entries of a webhook configuration, which are parts of it.

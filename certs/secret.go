@@ -310,12 +310,11 @@ type SigningKey struct {
 }
 
 // NewSigningKey returns a SigningKey in a namespace. Start reads it.
-func NewSigningKey(client dynamic.Interface, namespace string, log logr.Logger) (*SigningKey, error) {
+func NewSigningKey(client dynamic.Interface, namespace string, log logr.Logger) *SigningKey {
 	k := &SigningKey{namespace: namespace, changed: make(chan struct{}, 1), log: log}
-	var err error
-	k.secret, err = watched.New(client, secretsResource, namespace, signingSecret,
-		func() { signal.Put(k.changed) }, log)
-	return k, err
+	k.secret = watched.New(client, secretsResource, namespace, signingSecret,
+		func(any) { signal.Put(k.changed) }, log)
+	return k
 }
 
 // Key returns the key, nil while it is not known. It is shared and must not be modified.

@@ -159,21 +159,14 @@ type Managed struct {
 }
 
 // NewManaged returns a source, and the controller that keeps the CA.
-func NewManaged(o Options) (*Managed, *Controller, error) {
+func NewManaged(o Options) (*Managed, *Controller) {
 	m := &Managed{options: o, ca: &sharedCA{now: o.Now, lifetime: o.Lifetimes.Leaf,
 		first: make(chan struct{})}}
 	m.DynamicSource = &servertls.DynamicSource{DNSNames: dnsNames(o.Namespace), Authority: m.ca}
-	var err error
-	if m.controller, err = NewController(o, m); err != nil {
-		return nil, nil, err
-	}
+	m.controller = NewController(o, m)
 	k := m.controller
-	if k.secret, err = watched.New(o.Client, secretsResource, o.Namespace, secretName, m.read, o.Log); err != nil {
-		return nil, nil, err
-	}
-	if k.published, err = watched.New(o.Client, configMaps, o.Namespace, secretName, k.enqueue, o.Log); err != nil {
-		return nil, nil, err
-	}
+	k.secret = watched.New(o.Client, secretsResource, o.Namespace, secretName, m.read, o.Log)
+	k.published = watched.New(o.Client, configMaps, o.Namespace, secretName, func(any) { k.enqueue() }, o.Log)
 	k.ca, k.synced = m.ca, append(k.synced, k.secret.Synced, k.published.Synced)
 	o.Metrics.expiration("ca", func() time.Time {
 		if s := m.ca.current.Load(); s != nil {
@@ -181,7 +174,7 @@ func NewManaged(o Options) (*Managed, *Controller, error) {
 		}
 		return time.Time{}
 	})
-	return m, k, nil
+	return m, k
 }
 
 // dnsNames returns the names under which the API server may call us.
@@ -215,7 +208,7 @@ func (m *Managed) Start(ctx context.Context) error {
 }
 
 // read uses the CA of the Secret if it is valid.
-func (m *Managed) read() {
+func (m *Managed) read(any) {
 	defer m.controller.enqueue()
 	secret, err := secretOf(m.controller.secret)
 	if err != nil {

@@ -106,7 +106,7 @@ func (s *Snapshot) All() iter.Seq[*state.Namespace] {
 }
 
 func (s *Snapshot) names() []string {
-	names := make([]string, 0, s.namespaces.Len())
+	var names []string
 	for name := range s.namespaces.All() {
 		names = append(names, name)
 	}

@@ -75,18 +75,16 @@ type Watcher struct {
 }
 
 // NewWatcher returns a watcher. Start runs it.
-func NewWatcher(o Options) (w *Watcher, err error) {
-	w = &Watcher{options: o, changed: make(chan struct{}, 1)}
+func NewWatcher(o Options) *Watcher {
+	w := &Watcher{options: o, changed: make(chan struct{}, 1)}
 	account := o.Identity.Account()
 	if !account.IsServiceAccount() {
-		return w, nil
+		return w
 	}
-	if w.namespace, err = watched.New(o.Client, namespaces, "", account.Namespace, w.notify, o.Log); err != nil {
-		return nil, err
-	}
-	w.serviceAccount, err = watched.New(o.Client, serviceAccounts, account.Namespace, account.Name, w.notify, o.Log)
+	w.namespace = watched.New(o.Client, namespaces, "", account.Namespace, w.notify, o.Log)
+	w.serviceAccount = watched.New(o.Client, serviceAccounts, account.Namespace, account.Name, w.notify, o.Log)
 	w.objects = []*watched.Object{w.namespace, w.serviceAccount}
-	return w, err
+	return w
 }
 
 // Start updates the identity until the context ends.
@@ -96,7 +94,7 @@ func (w *Watcher) Start(ctx context.Context) error {
 	for _, o := range w.objects {
 		o.Failed = func(err error) {
 			w.failure.Store(&err)
-			w.notify()
+			w.notify(nil)
 		}
 		running.Go(func() { _ = o.Start(ctx) })
 	}
@@ -118,7 +116,7 @@ func (w *Watcher) Start(ctx context.Context) error {
 	}
 }
 
-func (w *Watcher) notify() { signal.Put(w.changed) }
+func (w *Watcher) notify(any) { signal.Put(w.changed) }
 
 // set stores a state, and logs it where it changed.
 func (w *Watcher) set(s State) {

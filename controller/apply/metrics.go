@@ -68,7 +68,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		m.approvals.WithLabelValues(result)
 	}
 	for table := range consequences {
-		m.Left(table, 0)
+		m.left.WithLabelValues(table)
 	}
 	registry.MustRegister(m.approvals, m.writes, m.left)
 	return m
@@ -82,9 +82,6 @@ func (m *Metrics) Wrote(verb, kind string, err error) {
 	}
 	m.writes.WithLabelValues(verb, kind, result).Inc()
 }
-
-// Left sets what a table has no room for.
-func (m *Metrics) Left(table string, number int) { m.left.WithLabelValues(table).Set(float64(number)) }
 
 func (m *Metrics) approved(err error) {
 	result := "approved"
@@ -127,7 +124,8 @@ var consequences = map[string]string{"catalogs": held, "packages": held, "versio
 // has a limit of its own.
 func (s *Shared) Full(table, part string, left []fair.Origin) {
 	key := [2]string{table, part}
-	if slices.Equal(s.left[key], left) {
+	before := s.left[key]
+	if slices.Equal(before, left) {
 		return
 	}
 	if s.left == nil {
@@ -136,13 +134,8 @@ func (s *Shared) Full(table, part string, left []fair.Origin) {
 	if s.left[key] = left; len(left) == 0 {
 		delete(s.left, key)
 	}
-	number, names, consequence := 0, []string(nil), consequences[table]
-	for other, more := range s.left {
-		if other[0] == table {
-			number += len(more)
-		}
-	}
-	s.Metrics.Left(table, number)
+	s.Metrics.left.WithLabelValues(table).Add(float64(len(left) - len(before)))
+	names, consequence := []string(nil), consequences[table]
 	for i, o := range left {
 		names = append(names, o.String())
 		if o.UID == "" || i >= maxLeft {

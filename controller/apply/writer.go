@@ -6,14 +6,12 @@ package apply
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"time"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -92,14 +90,12 @@ func (w *Writer) patch(
 	return w.Client.Patch(ctx, head, patch)
 }
 
-// difference returns what a merge patch changes to make one state of an object another one.
+// difference returns what a merge patch changes to make one status of an object another one.
 func difference(before, after any) (fields map[string]any, err error) {
-	old, failed := json.Marshal(before)
-	now, err := json.Marshal(after)
-	if err := errors.Join(failed, err); err != nil {
-		return nil, err
+	of := func(status any) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"status": status}}
 	}
-	patch, err := jsonpatch.CreateMergePatch(old, now)
+	patch, err := client.MergeFrom(of(before)).Data(of(after))
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +140,7 @@ func (w *Writer) Status(ctx context.Context, kind *snapshot.Kind, concerns snaps
 	}
 	head := Head(kind, types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()})
 	head.ResourceVersion = object.GetResourceVersion()
-	fields, err := difference(map[string]any{"status": before}, map[string]any{"status": after})
+	fields, err := difference(before, after)
 	if err == nil {
 		err = w.Patch(ctx, head, fields, "status")
 	}

@@ -9,7 +9,6 @@ package backstop
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -33,7 +32,6 @@ import (
 	"github.com/opgate/opgate/internal/watched"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
-	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -82,14 +80,11 @@ type Controller struct {
 	reader  client.Reader
 	// current is set once the snapshot had everything that was stored when this replica began to lead.
 	current bool
-	// seen are the inputs of the last change of the snapshot, by the namespace that they govern, and protecting the
-	// Constraints.
-	seen       map[string]input
-	protecting []*constraint.Definition
-	// features are nil until they are detected, and after the API server may have changed. version is the version of
-	// Kubernetes in the last change of the snapshot.
+	// seen is the snapshot of the last change, nil before the first. edited is set if what is compiled has changed since.
+	seen   *snapshot.Snapshot
+	edited atomic.Bool
+	// features are nil until they are detected, and after the API server may have changed.
 	features atomic.Pointer[backstop.Features]
-	version  string
 	// compiled is the last result.
 	compiled compiled
 	// written is what was last written, or found to be stored, by kind.key.
@@ -138,15 +133,10 @@ func (r *Controller) AddTo(mgr ctrl.Manager) error {
 	}
 	r.manager, r.discovery, r.Client, r.reader = mgr, served, mgr.GetClient(), mgr.GetAPIReader()
 	r.watches, r.written = map[string]*watched.Object{}, map[string]*written{}
-	changed := func() { r.queue.Add(item{}) }
-	if r.owner, err = owned.NewOwner(client, OwnerName, "the admission policies", changed, r.Log); err != nil {
-		return err
-	}
+	changed := func(any) { r.queue.Add(item{}) }
+	r.owner = owned.NewOwner(client, OwnerName, "the admission policies", changed, r.Log)
 	for _, k := range kinds {
-		r.watches[k.key()], err = watched.New(client, group.WithResource(k.resource), "", k.object, changed, r.Log)
-		if err != nil {
-			return err
-		}
+		r.watches[k.key()] = watched.New(client, group.WithResource(k.resource), "", k.object, changed, r.Log)
 	}
 	return manager.Registration[item]{
 		Name:       "backstop",
@@ -159,30 +149,28 @@ func (r *Controller) AddTo(mgr ctrl.Manager) error {
 
 // changed enqueues the item if an input changed, and the first time.
 func (r *Controller) changed(change *snapshot.Change) {
-	notify := r.seen == nil
-	if notify {
-		r.seen = map[string]input{}
+	before := r.seen
+	if r.seen = change.Snapshot; before == nil {
 		r.Metrics.set(statePending)
+	} else if r.Mode == Off || !r.differs(before, change) {
+		return // where the mode is off there is nothing left to delete
 	}
-	if r.Mode == Off && !notify {
-		return // there is nothing left to delete
-	}
-	// After an upgrade of the API server what it supports is detected again.
-	if facts := change.Snapshot.Facts(); change.Constraints && facts.Version != r.version {
-		r.version, notify = facts.Version, true
+	r.edited.Store(true)
+	r.queue.Add(item{})
+}
+
+// differs reports whether a change is one of an input. After an upgrade of the API server what it supports is detected
+// again.
+func (r *Controller) differs(before *snapshot.Snapshot, change *snapshot.Change) bool {
+	now := change.Snapshot
+	upgraded, restricts := now.Facts().Version != before.Facts().Version, protecting(now)
+	if upgraded {
 		r.features.Store(nil)
 	}
-	if constraints := protecting(change.Snapshot); change.Constraints && !slices.Equal(constraints, r.protecting) {
-		r.protecting, notify = constraints, true
-	}
-	for _, name := range change.Namespaces {
-		if now := inputOf(change.Snapshot.Namespace(name), r.protecting); !reflect.DeepEqual(r.seen[name], now) {
-			r.seen[name], notify = now, true
-		}
-	}
-	if notify {
-		r.queue.Add(item{})
-	}
+	return upgraded || !slices.Equal(restricts, protecting(before)) ||
+		slices.ContainsFunc(change.Namespaces, func(name string) bool {
+			return !inputOf(now.Namespace(name), restricts).same(inputOf(before.Namespace(name), restricts))
+		})
 }
 
 // The states. They are labels of a metric, so the set is closed.
@@ -342,6 +330,7 @@ func (r *Controller) detect(ctx context.Context) (backstop.Features, error) {
 		r.Log.Info("the API server does not serve ValidatingAdmissionPolicy v1 and refuses nothing by itself: the gate holds only while Opgate answers")
 	}
 	r.features.Store(&f)
+	r.edited.Store(true)
 	return f, nil
 }
 

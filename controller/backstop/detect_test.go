@@ -110,11 +110,23 @@ func TestDetect(t *testing.T) {
 			if known := r.features.Load() != nil; known == test.fails {
 				t.Errorf("it is detected again: %t", !known)
 			}
-			next := (&snapshot.Builder{}).SetCluster(time.Time{}, facts.Cluster{Version: "1.38.0"})
-			r.changed(&snapshot.Change{Snapshot: next, Constraints: true})
+			for _, version := range []string{"1.37.0", "1.38.0"} {
+				next := (&snapshot.Builder{}).SetCluster(time.Time{}, facts.Cluster{Version: version})
+				r.changed(&snapshot.Change{Snapshot: next})
+			}
 			if r.features.Load() != nil {
 				t.Error("an upgrade is not noticed")
 			}
 		})
+	}
+}
+
+// TestNothingIsCompiledAgain: what was compiled while there were objects to write has no timer once there are none.
+func TestNothingIsCompiledAgain(t *testing.T) {
+	r := served(t, http.StatusCreated)
+	r.Mode, r.User, r.Now = Enforce, func() string { return "opgate" }, time.Now
+	r.compiled = compiled{at: time.Now().Add(-time.Hour), until: time.Now().Add(-time.Minute), behind: true}
+	if result, err := r.Reconcile(t.Context(), item{}); err != nil || !result.IsZero() {
+		t.Errorf("got %+v, %v", result, err)
 	}
 }

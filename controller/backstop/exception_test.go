@@ -52,7 +52,7 @@ func TestExceptionIsTakenOut(t *testing.T) {
 	if excepted(r) || !r.compiled.until.IsZero() {
 		t.Errorf("at its end: the table has the exception, until %s", r.compiled.until)
 	}
-	policies := r.compiled.from.Policies
+	policies := r.Store.Load().Namespace("shop").Policies()
 	status := fmt.Sprintf(`{"endedExceptions":[%q]}`, policies[0].Exceptions().Ended(end)[0])
 	now = end.Add(-time.Minute)
 	if excepted(leader(status)) {

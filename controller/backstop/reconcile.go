@@ -55,16 +55,27 @@ func inputOf(ns *state.Namespace, protecting []*constraint.Definition) (in input
 	return in
 }
 
+// same reports whether the objects are the same for two inputs: the status of a policy counts as far as it is read.
+func (in input) same(other input) bool {
+	same := slices.EqualFunc(in.policies, other.policies, func(a, b *operatorpolicy.Policy) bool {
+		x, y := *a, *b
+		x.Object, y.Object, x.VersionRange, y.VersionRange = nil, nil, nil, nil
+		return a == b || a.Origin() == b.Origin() && reflect.DeepEqual(x, y) &&
+			fmt.Sprint(a.VersionRange) == fmt.Sprint(b.VersionRange) // which has functions, and may be nil
+	})
+	in.policies, other.policies = nil, nil
+	return same && reflect.DeepEqual(in, other)
+}
+
 // protecting returns the Constraints that restrict deletions.
 func protecting(s *snapshot.Snapshot) []*constraint.Definition {
 	return slices.DeleteFunc(slices.Clone(s.Constraints().Definitions()),
 		func(d *constraint.Definition) bool { return d.Deletion == nil })
 }
 
-// compiled are objects with what they were compiled from, but for the time.
+// compiled are objects to store.
 type compiled struct {
-	from backstop.Input
-	// objects are those to store, by kind.key; nil until something was compiled.
+	// objects are by kind.key; nil until something was compiled.
 	objects map[string]*unstructured.Unstructured
 	// at is when they were compiled.
 	at time.Time
@@ -118,6 +129,7 @@ func (r *Controller) reconcile(ctx context.Context) (state string, err error) {
 		return "", err
 	}
 	if !features.ValidatingAdmissionPolicy && !features.MutatingAdmissionPolicy {
+		r.compiled = compiled{}
 		return stateUnsupported, nil
 	}
 	if err := r.openWatches(ctx, features); err != nil {
@@ -125,6 +137,7 @@ func (r *Controller) reconcile(ctx context.Context) (state string, err error) {
 	}
 	owner := r.owner.Reference()
 	if owner == nil {
+		r.compiled = compiled{}
 		return stateUnowned, nil // its event enqueues the item
 	}
 	if err := r.catchUp(ctx); err != nil {
@@ -158,35 +171,23 @@ func (r *Controller) openWatches(ctx context.Context, features backstop.Features
 // compile compiles the policies of the snapshot, if they or what else the objects depend on changed, at once if the
 // last time is long enough ago.
 func (r *Controller) compile(user string, features backstop.Features) {
+	last, now, edited := &r.compiled, r.Now(), r.edited.Load()
+	ended, since := !last.until.IsZero() && !now.Before(last.until), now.Sub(last.at)
+	last.behind = edited && since >= 0 && since < compileInterval
+	if last.objects != nil && !ended && (last.behind || !edited) {
+		return
+	}
+	r.edited.Store(false) // before the snapshot is loaded
 	current := r.Store.Load()
 	from := backstop.Input{Constraints: protecting(current), Operators: map[string][]string{}, Kept: map[string][]bundle.Kept{},
 		Accounts: map[string][]string{}, OLM: r.OLM, Opgate: user, Namespace: r.Namespace, ApprovalMode: r.ApprovalMode,
-		ExcludedNamespaces: r.ExcludedNamespaces, Features: features, Audit: r.Mode == Audit, Labels: owned.Labels}
+		ExcludedNamespaces: r.ExcludedNamespaces, Features: features, Audit: r.Mode == Audit, Labels: owned.Labels, Now: now}
 	for ns := range current.All() {
 		in := inputOf(ns, from.Constraints)
 		from.Policies, from.Catalogs = append(from.Policies, in.policies...), append(from.Catalogs, in.catalogs...)
-		if len(in.accounts) > 0 {
-			from.Accounts[ns.Name()] = in.accounts
-		}
-		if len(in.operators) > 0 {
-			from.Operators[ns.Name()] = in.operators
-		}
-		if len(in.kept) > 0 {
-			from.Kept[ns.Name()] = in.kept
-		}
+		from.Accounts[ns.Name()], from.Operators[ns.Name()], from.Kept[ns.Name()] = in.accounts, in.operators, in.kept
 	}
-	last, now := &r.compiled, r.Now()
-	ended := !last.until.IsZero() && !now.Before(last.until)
-	if !ended && last.objects != nil && reflect.DeepEqual(last.from, from) {
-		last.behind = false
-		return
-	}
-	if since := now.Sub(last.at); !ended && last.objects != nil && since >= 0 && since < compileInterval {
-		last.behind = true
-		return
-	}
-	r.compiled = compiled{from: from, at: now, objects: map[string]*unstructured.Unstructured{}}
-	from.Now = now
+	r.compiled = compiled{at: now, objects: map[string]*unstructured.Unstructured{}}
 	objects := backstop.Compile(from)
 	for _, p := range from.Policies {
 		if end := p.Exceptions().End(now); !end.IsZero() && (r.compiled.until.IsZero() || end.Before(r.compiled.until)) {

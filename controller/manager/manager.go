@@ -273,16 +273,16 @@ type Queue[T comparable] struct {
 }
 
 // Add enqueues items. It does not block.
-func (q *Queue[T]) Add(items ...T) { q.add(priorityqueue.AddOpts{}, items...) }
+func (q *Queue[T]) Add(items ...T) {
+	for _, item := range items {
+		q.AddAfter(item, 0)
+	}
+}
 
 // AddAfter enqueues an item after a delay. It does not block.
 func (q *Queue[T]) AddAfter(item T, delay time.Duration) {
-	q.add(priorityqueue.AddOpts{After: delay}, item)
-}
-
-func (q *Queue[T]) add(o priorityqueue.AddOpts, items ...T) {
 	if q.queue != nil {
-		q.queue.AddWithOpts(o, items...)
+		q.queue.AddAfter(item, delay)
 	}
 }
 

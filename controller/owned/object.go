@@ -80,9 +80,9 @@ type Owner struct {
 }
 
 // NewOwner returns the watch of an owner, which grants the rights to some objects. Changed is called after each change.
-func NewOwner(client dynamic.Interface, name, grants string, changed func(), log logr.Logger) (*Owner, error) {
-	object, err := watched.New(client, rbacv1.SchemeGroupVersion.WithResource("clusterroles"), "", name, changed, log)
-	return &Owner{Object: object, name: name, grants: grants, log: log}, err
+func NewOwner(client dynamic.Interface, name, grants string, changed func(any), log logr.Logger) *Owner {
+	return &Owner{name: name, grants: grants, log: log,
+		Object: watched.New(client, rbacv1.SchemeGroupVersion.WithResource("clusterroles"), "", name, changed, log)}
 }
 
 // Reference returns the reference to the ClusterRole, nil if that does not exist, which is logged once.

@@ -72,12 +72,8 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 		return fmt.Errorf("make a client: %w", err)
 	}
 	c.Client, c.manager = mgr.GetClient(), mgr
-	if c.owner, err = owned.NewOwner(client, OwnerName, "Reports", func() { c.queue.Add(everything) }, c.Log); err != nil {
-		return err
-	}
-	if c.reports, err = watched.Named(client, resource, metav1.NamespaceAll, Name, c.reportChanged, c.Log); err != nil {
-		return err
-	}
+	c.owner = owned.NewOwner(client, OwnerName, "Reports", func(any) { c.queue.Add(everything) }, c.Log)
+	c.reports = watched.New(client, resource, metav1.NamespaceAll, Name, c.reportChanged, c.Log)
 	return manager.Registration[string]{Name: "report", Reconciler: c, Queue: &c.queue, Store: c.Store,
 		Changed: c.changed, Kinds: []*snapshot.Kind{snapshot.CustomResourceDefinitions}}.AddTo(mgr)
 }

@@ -1,10 +1,5 @@
 package apijson
 
-import (
-	"encoding/binary"
-	"math/bits"
-)
-
 // What a byte of JSON outside of strings is.
 const (
 	other = iota
@@ -68,41 +63,12 @@ func MeasureWithin(text []byte, name string) (values, within, depth int) {
 }
 
 // endOfString returns the index of the quote that ends a string, from an index in it on; the length of the text if
-// there is none. It looks at eight bytes at a time: in manifests, which are JSON in a string, every quote is escaped.
+// there is none.
 func endOfString(text []byte, i int) int {
-	for i+8 <= len(text) {
-		word := binary.LittleEndian.Uint64(text[i:])
-		quotes, slashes := equal(word, '"'), equal(word, '\\')
-		after := slashes << 8
-		switch ends := quotes &^ after; {
-		case slashes&after != 0: // one backslash may escape the other
-			i += bits.TrailingZeros64(quotes|slashes) / 8
-			if text[i] == '"' {
-				return i
-			}
-			i += 2
-		case ends != 0:
-			return i + bits.TrailingZeros64(ends)/8
-		case slashes>>63 != 0:
-			i += 9
-		default:
-			i += 8
-		}
-	}
-	for ; i < len(text); i++ {
-		switch text[i] {
-		case '"':
-			return i
-		case '\\':
+	for ; i < len(text) && text[i] != '"'; i++ {
+		if text[i] == '\\' {
 			i++
 		}
 	}
-	return len(text)
-}
-
-// equal returns a word with the highest bit of each byte set that is c in the given word, and no other bit.
-func equal(word uint64, c byte) uint64 {
-	const ones, low = 0x0101010101010101, 0x7f7f7f7f7f7f7f7f
-	word ^= ones * uint64(c)
-	return ^((word&low + low) | word | low)
+	return min(i, len(text))
 }

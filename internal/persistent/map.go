@@ -14,7 +14,6 @@ const shardCount = 512
 // one.
 type Map[K comparable, V any] struct {
 	shards [shardCount]map[K]V
-	size   int
 }
 
 var seed = maphash.MakeSeed()
@@ -28,14 +27,6 @@ func (m *Map[K, V]) Get(key K) (value V, ok bool) {
 	}
 	value, ok = m.shards[shardOf(key)][key]
 	return value, ok
-}
-
-// Len returns the number of entries.
-func (m *Map[K, V]) Len() int {
-	if m == nil {
-		return 0
-	}
-	return m.size
 }
 
 // All yields the entries in no particular order.
@@ -84,17 +75,7 @@ func (e *Edit[K, V]) shard(key K) map[K]V {
 }
 
 // Set sets the value of a key.
-func (e *Edit[K, V]) Set(key K, value V) {
-	shard := e.shard(key)
-	before := len(shard)
-	shard[key] = value
-	e.Next.size += len(shard) - before
-}
+func (e *Edit[K, V]) Set(key K, value V) { e.shard(key)[key] = value }
 
 // Remove removes a key, if it exists.
-func (e *Edit[K, V]) Remove(key K) {
-	shard := e.shard(key)
-	before := len(shard)
-	delete(shard, key)
-	e.Next.size += len(shard) - before
-}
+func (e *Edit[K, V]) Remove(key K) { delete(e.shard(key), key) }

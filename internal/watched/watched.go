@@ -3,7 +3,6 @@ package watched
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	"github.com/go-logr/logr"
@@ -11,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
@@ -31,21 +31,12 @@ type Object struct {
 	opened  bool
 }
 
-// New returns an object to watch, with namespace "" if it is cluster-scoped. Changed is called after each change, and once
-// the object was read or found not to exist.
+// New returns an object to watch, with namespace "" if it is cluster-scoped, or for those of the name in all namespaces.
+// Changed is called with the object that has changed, and with nil once all were passed on, or found not to exist.
 func New(
-	client dynamic.Interface, resource schema.GroupVersionResource, namespace, name string, changed func(),
-	log logr.Logger,
-) (*Object, error) {
-	return Named(client, resource, namespace, name, func(any) { changed() }, log)
-}
-
-// Named is New for the objects of a name in all namespaces, with namespace "". Changed is called with the object that has
-// changed, and with nil once all were passed on.
-func Named(
 	client dynamic.Interface, resource schema.GroupVersionResource, namespace, name string, changed func(object any),
 	log logr.Logger,
-) (*Object, error) {
+) *Object {
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	w := &Object{Client: client.Resource(resource).Namespace(namespace), Failed: func(error) {}, changed: changed}
 	w.Informer = dynamicinformer.NewFilteredDynamicInformer(client, resource, namespace, 0, nil,
@@ -53,23 +44,18 @@ func Named(
 			options.FieldSelector = only
 		}).Informer()
 	log = log.WithValues("resource", resource.Resource, "name", name)
-	err := w.Informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+	utilruntime.Must(w.Informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		log.Info("watch interrupted, retrying", "error", err.Error())
 		w.Failed(err)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("watch %s %s: %w", resource.Resource, name, err)
-	}
+	}))
 	handled, err := w.Informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    changed,
 		UpdateFunc: func(_, now any) { changed(now) },
 		DeleteFunc: changed,
 	})
-	if err != nil {
-		return nil, fmt.Errorf("watch %s %s: %w", resource.Resource, name, err)
-	}
+	utilruntime.Must(err) // both fail for an informer that was started
 	w.Synced = handled.HasSynced
-	return w, nil
+	return w
 }
 
 // Open adds the watch to a manager that runs, if it has not been opened, and waits until it shows what is stored. It is

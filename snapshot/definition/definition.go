@@ -122,13 +122,12 @@ func setVersion(version string) {
 }
 
 // NewWatcher returns a watcher. Start runs it.
-func NewWatcher(client dynamic.Interface, log logr.Logger) (*Watcher, error) {
+func NewWatcher(client dynamic.Interface, log logr.Logger) *Watcher {
 	setVersion("")
 	w := &Watcher{versions: make(chan string, 1), log: log}
 	name := policyv1beta2.Resource + "." + policyv1beta2.Group
-	var err error
-	w.object, err = watched.New(client, definitions, "", name, w.update, log)
-	return w, err
+	w.object = watched.New(client, definitions, "", name, w.update, log)
+	return w
 }
 
 // Versions returns the versions that policies are to be read in, the present one first, each when it replaces the last;
@@ -152,7 +151,7 @@ func (w *Watcher) Note() string {
 func (w *Watcher) Start(ctx context.Context) error { return w.object.Start(ctx) }
 
 // update stores the state, and passes on a version that is new.
-func (w *Watcher) update() {
+func (w *Watcher) update(any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	last, version := w.state.Load(), ""

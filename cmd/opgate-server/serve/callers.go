@@ -132,10 +132,10 @@ func certificates(
 	case o.SelfSigned: // local use: nothing in the cluster is touched
 		source, err = selfSigned(o)
 	case o.CertFile == "":
-		source, controller, err = certs.NewManaged(options)
+		source, controller = certs.NewManaged(options)
 	default:
 		if source, err = certs.Files(o.CertFile, o.KeyFile, time.Now); err == nil {
-			controller, err = certs.NewController(options, source)
+			controller = certs.NewController(options, source)
 		}
 	}
 	if err == nil {

@@ -98,10 +98,7 @@ func (p *process) addDefinition() (*definition.Watcher, error) {
 		definition.Version.WithLabelValues(policyv1beta2.Version).Set(1)
 		return nil, nil
 	}
-	watcher, err := definition.NewWatcher(p.dynamic, p.log.WithName("definition"))
-	if err != nil {
-		return nil, err
-	}
+	watcher := definition.NewWatcher(p.dynamic, p.log.WithName("definition"))
 	return watcher, p.add(watcher)
 }
 
@@ -113,12 +110,9 @@ func (p *process) addOLMIdentity() (*olmidentity.Identity, *olmidentity.Candidat
 	}
 	identity, log := olmidentity.New(account), p.log.WithName("olm-identity")
 	metrics.Registry.MustRegister(olmidentity.NewCollector(identity), olmidentity.NewLastSeen(identity))
-	watcher, err := olmidentity.NewWatcher(olmidentity.Options{Identity: identity, Client: p.dynamic,
+	watcher := olmidentity.NewWatcher(olmidentity.Options{Identity: identity, Client: p.dynamic,
 		Rights: admission.SubjectAccessReviews{Client: p.authorization.SubjectAccessReviews()}, Log: log,
 		Namespace: p.options.Namespace, AcknowledgedNamespace: types.UID(p.options.OLMNamespaceUID)})
-	if err != nil {
-		return nil, nil, err
-	}
 	return identity, olmidentity.NewCandidates(account, metrics.Registry, log), p.add(watcher)
 }
 

@@ -106,9 +106,7 @@ func Run(ctx context.Context, o Options) error {
 	if p.grants, err = o.grants(); err != nil {
 		return err
 	}
-	if p.key, err = certs.NewSigningKey(c.dynamic, o.Namespace, log.WithName("marks")); err != nil {
-		return err
-	}
+	p.key = certs.NewSigningKey(c.dynamic, o.Namespace, log.WithName("marks"))
 	runnables := []manager.Runnable{p.user, known, recorder, untilShutdown{source, ctx}}
 	if o.Ordering {
 		runnables = append(runnables, p.key)
