@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -74,6 +75,8 @@ func (o *options) collect(ns *state.Namespace) *installed {
 			in.say("Subscription %s has installed nothing yet, so there is no version to allow", name)
 		case len(validation.IsDNS1123Label(pkg)) > 0:
 			in.say("no policy can name package %s of Subscription %s: it is no RFC 1123 label", text.Quote(pkg), name)
+		case len(validation.IsDNS1123Subdomain(csv)) > 0:
+			in.say("no policy can list version %s of Subscription %s: it is no name of an object", text.Quote(csv), name)
 		case slices.ContainsFunc(in.operators, func(other operator) bool { return other.pkg == pkg }):
 			in.say("Subscription %s is the second one to package %s, and the policy is written for the first", name, text.Name(pkg))
 		case o.check == "" && o.governed(ns, pkg) != "":
@@ -201,14 +204,10 @@ func (o *options) compare(found []*installed, scope string, stdout, stderr io.Wr
 			lines = append(lines, fmt.Sprintf("%s: %s is installed, and no policy names it", text.Escape(key), text.Name(op.csv)))
 		}
 	}
+	if len(lines) == 0 {
+		return nil
+	}
 	slices.Sort(lines)
-	for _, line := range lines {
-		if _, err := fmt.Fprintln(stdout, line); err != nil {
-			return err
-		}
-	}
-	if len(lines) > 0 {
-		return &cli.ExitError{Code: exitDrift}
-	}
-	return nil
+	_, err = fmt.Fprintln(stdout, strings.Join(lines, "\n"))
+	return cmp.Or[error](err, &cli.ExitError{Code: exitDrift})
 }

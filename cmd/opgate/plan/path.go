@@ -171,10 +171,13 @@ type catalogPackage struct {
 	channels []*model.Channel
 }
 
+// current is the deprecation of what is not deprecated.
+var current = &model.Deprecation{}
+
 // newPackage returns a package of a catalog.
 func newPackage(p *model.Package) *catalogPackage {
 	o := &catalogPackage{Package: &catalog.Package{Name: p.Name, DefaultChannel: p.DefaultChannel.Name,
-		Deprecation: message(p.Deprecation)}}
+		Deprecation: cmp.Or(p.Deprecation, current).Message}}
 	names := slices.Sorted(maps.Keys(p.Channels))
 	if i := slices.Index(names, o.DefaultChannel); i > 0 {
 		names = slices.Insert(slices.Delete(names, i, i+1), 0, o.DefaultChannel)
@@ -182,22 +185,15 @@ func newPackage(p *model.Package) *catalogPackage {
 	for _, name := range names {
 		c := p.Channels[name]
 		o.channels = append(o.channels, c)
-		channel := catalog.Channel{Name: name, Deprecation: message(c.Deprecation)}
+		channel := catalog.Channel{Name: name, Deprecation: cmp.Or(c.Deprecation, current).Message}
 		for _, csv := range csvsOf(c) {
 			b := c.Bundles[csv]
 			channel.Entries = append(channel.Entries,
-				catalog.Entry{Name: csv, Version: b.Version.String(), Deprecation: message(b.Deprecation)})
+				catalog.Entry{Name: csv, Version: b.Version.String(), Deprecation: cmp.Or(b.Deprecation, current).Message})
 		}
 		o.Channels = append(o.Channels, channel)
 	}
 	return o
-}
-
-func message(d *model.Deprecation) string {
-	if d == nil {
-		return ""
-	}
-	return d.Message
 }
 
 // csvsOf returns the names of the versions of a channel, sorted.
@@ -221,16 +217,13 @@ func (o *catalogPackage) platforms(b *model.Bundle) (kubernetes, openShift strin
 		}
 	}
 	for _, p := range b.Properties {
-		switch p.Type {
-		case property.TypeCSVMetadata:
-			var metadata property.CSVMetadata
-			_ = json.Unmarshal(p.Value, &metadata) // as for OLM, what is not JSON counts as unset
+		var metadata property.CSVMetadata
+		var version any
+		switch { // what is not JSON counts as unset, as for OLM
+		case p.Type == property.TypeCSVMetadata && json.Unmarshal(p.Value, &metadata) == nil:
 			kubernetes = cmp.Or(kubernetes, metadata.MinKubeVersion)
-		case "olm.maxOpenShiftVersion":
-			var version any
-			if json.Unmarshal(p.Value, &version) == nil {
-				openShift = fmt.Sprint(version)
-			}
+		case p.Type == "olm.maxOpenShiftVersion" && json.Unmarshal(p.Value, &version) == nil:
+			openShift = fmt.Sprint(version)
 		}
 	}
 	return kubernetes, openShift

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,11 +34,7 @@ func fbc(channels ...string) string {
 // write writes a catalog, and returns its directory.
 func writeCatalog(t *testing.T, content string) string {
 	t.Helper()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return filepath.Dir(file(t, "catalog.yaml", content))
 }
 
 func TestPath(t *testing.T) {
@@ -118,11 +113,7 @@ func TestPath(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			from := installed{}
-			if c.from != "" {
-				from = o.stated(c.from)
-			}
-			hops, end := o.path(from, c.channel, c.starting)
+			hops, end := o.path(o.stated(c.from), c.channel, c.starting)
 			var got []string
 			for _, h := range hops {
 				got = append(got, h.CSV+" "+h.Edge)

@@ -29,8 +29,9 @@ var files embed.FS
 // texts make the text forms, picture the picture: everything in that is escaped for XML.
 var (
 	texts = template.Must(template.New("").Funcs(template.FuncMap{
-		"before": func(i int) int { return i - 1 },
-		"shown":  func(s string) string { return text.Escape(strings.TrimSpace(s)) },
+		"before":          func(i int) int { return i - 1 },
+		"withoutContents": errWithoutContents.Error,
+		"shown":           func(s string) string { return text.Escape(strings.TrimSpace(s)) },
 		// label replaces what has a meaning in the quoted labels of Mermaid, which are HTML and Markdown.
 		"label": strings.NewReplacer("#", "#35;", `"`, "#quot;", "<", "#lt;", ">", "#gt;", "&", "#amp;", "`", "#96;",
 			"|", "#124;").Replace,
@@ -99,18 +100,9 @@ func (s *step) lines() []string {
 	return strings.FieldsFunc(all.String(), func(r rune) bool { return r == '\n' })
 }
 
-// Compared states what a step changes, or why that is not known; "" for nothing.
-func (s *step) Compared() string {
-	summary := (&change.Set{Differences: s.Changes}).Summary(change.Reviewable)
-	switch {
-	case s.From == "" || s.NotCompared == errWithoutContents.Error():
-		return ""
-	case s.NotCompared != "":
-		return "changes are not known: " + s.NotCompared
-	case summary != "":
-		return "changes " + summary + "; digest " + s.Digest
-	}
-	return ""
+// Summary states what a step changes; "" for nothing.
+func (s *step) Summary() string {
+	return (&change.Set{Differences: s.Changes}).Summary(change.Reviewable)
 }
 
 // Heading names what the path is of.

@@ -109,6 +109,9 @@ func (o *options) clusters() (all []*reported) {
 		if file != cli.StandardInput {
 			name = strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
 		}
+		if name == "" || slices.ContainsFunc(all, func(c *reported) bool { return c.Name == name }) {
+			name = file // dev/export.yaml and prod/export.yaml
+		}
 		add(name).Files = []string{file}
 	}
 	for _, name := range o.contexts {

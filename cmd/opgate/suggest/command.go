@@ -134,9 +134,7 @@ func (o *options) steps(ctx context.Context, now time.Time, stdin io.Reader, std
 
 // Write edits the policies in files so that a plan may pass, and prints what it edits. It accepts no changes. What
 // cannot be edited is an error; all else is written.
-func Write(
-	names []string, state *snapshot.Snapshot, plan types.NamespacedName, now time.Time, stderr io.Writer,
-) error {
+func Write(names []string, state *snapshot.Snapshot, plan types.NamespacedName, now time.Time, stderr io.Writer) error {
 	steps := slices.DeleteFunc(waiting(state, now), func(s step) bool { return s.Source != sourceOf(plan) })
 	return self.Failed((&options{write: true}).run(names, steps, nil, stderr))
 }

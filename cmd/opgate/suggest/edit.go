@@ -1,6 +1,7 @@
 package suggest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
@@ -82,8 +83,8 @@ func widenRange(at *policy, s *step) (change string, err error) {
 	if _, err := olm.ParseVersionRange(wider); err != nil || added == "" {
 		return "", err
 	}
-	from, kept := at.position(n)+len(n.Value), strings.TrimRight(n.Value, "\n")
-	n.Value = kept + added + n.Value[len(kept):]
+	from := at.position(n) + len(n.Value)
+	n.Value += added // a range has no line end
 	return "spec.versionRange: " + text.Quote(wider), at.insert(from, false, added)
 }
 
@@ -138,15 +139,11 @@ func adds(texts []string, path ...string) string {
 	return "add " + strings.Join(texts, ", ") + " to spec." + strings.Join(path, ".")
 }
 
-// quotedAs returns a text in the quotes of another one. It has no character that is escaped.
+// quotedAs returns a text in the quotes of another one, or in those that it needs.
 func quotedAs(n *yaml.Node, text string) string {
-	switch {
-	case n.Style&yaml.SingleQuotedStyle != 0:
-		return "'" + text + "'"
-	case n.Style&yaml.DoubleQuotedStyle != 0:
-		return `"` + text + `"`
-	}
-	return text
+	quoted := yaml.NewStringRNode(text)
+	quoted.YNode().Style = n.Style & (yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle)
+	return strings.TrimSpace(quoted.MustString())
 }
 
 var errPlace = errors.New("is written in a form that cannot be edited in place")
@@ -159,7 +156,8 @@ const maxPlaces = 500
 func (f *file) insert(from int, atLineEnd bool, text string) error {
 	want, err := valuesOf(f.documents)
 	for at, tried := from, 0; err == nil && at <= len(f.after) && tried < maxPlaces; at++ {
-		if atLineEnd && at < len(f.after) && f.after[at] != '\r' && f.after[at] != '\n' {
+		if atLineEnd && at < len(f.after) && f.after[at] != '\r' && f.after[at] != '\n' ||
+			bytes.HasPrefix(f.after[max(at, 1)-1:], []byte("\r\n")) { // between the characters of one line end
 			continue
 		}
 		tried++

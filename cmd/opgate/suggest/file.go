@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -64,6 +65,12 @@ func (p *policy) isNamed(of verdict.PolicyRef) bool {
 		(p.Metadata.Namespace == "" || of.Namespace == p.Metadata.Namespace)
 }
 
+// isSame reports whether two may be parts of one policy.
+func (p *policy) isSame(of *policy) bool {
+	a, b := p.Metadata, of.Metadata
+	return a.Name == b.Name && (a.Namespace == b.Namespace || a.Namespace == "" || b.Namespace == "")
+}
+
 // isPatch reports whether it does not say what it governs.
 func (p *policy) isPatch() bool { return p.Spec.Subscription.Name == "" }
 
@@ -88,6 +95,8 @@ func readFiles(names []string) (files []*file, err error) {
 			case entry.IsDir() || name != root &&
 				!slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(name))):
 				return nil
+			case slices.ContainsFunc(files, func(f *file) bool { return f.name == filepath.ToSlash(filepath.Clean(name)) }):
+				return nil // it is named twice
 			}
 			f, err := readFile(filepath.Clean(name))
 			files = append(files, f)
@@ -111,7 +120,7 @@ func readFile(name string) (*file, error) {
 	}
 	data, err := os.ReadFile(name) //nolint:gosec // a file that the user names
 	f := &file{name: filepath.ToSlash(name), before: data, after: data}
-	if err != nil || !bytes.Contains(data, []byte(policyv1beta2.Kind)) {
+	if err != nil || !bytes.Contains(data, []byte(policyv1beta2.Kind)) && !inText.Match(data) {
 		return f, err
 	}
 	head, _, _ := bytes.Cut(data, []byte("\nkind:"))
@@ -145,11 +154,14 @@ func (f *file) parse(data []byte) error {
 	return nil
 }
 
+// inText is a policy in a text, or the path of a JSON patch that replaces its versions.
+var inText = regexp.MustCompile(`kind["']?:\s*["']?` + policyv1beta2.Kind + `\b|/spec/version(s|Range)(["'\s,}]|$)`)
+
 // find finds the policies in a node, whatever object carries them.
 func (f *file) find(n *yaml.Node, anchored bool) {
 	anchored = anchored || n.Anchor != ""
-	if n.Kind == yaml.ScalarNode && strings.Contains(n.Value, "kind: "+policyv1beta2.Kind) {
-		f.fault(fmt.Sprintf("in a text, on line %d, cannot be edited in place", n.Line))
+	if n.Kind == yaml.ScalarNode && inText.MatchString(n.Value) {
+		f.fault(fmt.Sprintf("in a text or a JSON patch, on line %d, cannot be edited in place", n.Line))
 	}
 	version, kind := fieldOf(n, "apiVersion"), fieldOf(n, "kind")
 	if version == nil || kind == nil || kind.Value != policyv1beta2.Kind ||

@@ -241,7 +241,7 @@ func (r *result) find(s *step, name, field string) (*policy, error) {
 	for _, at := range r.policies() {
 		switch {
 		case at.Metadata.Name != name || !at.has(field):
-		case at.isPatch():
+		case at.isPatch() && slices.ContainsFunc(r.policies(), func(o *policy) bool { return o.governs(s) && o.isSame(at) }):
 			found = append([]*policy{at}, found...)
 		case at.governs(s):
 			found = append(found, at)
