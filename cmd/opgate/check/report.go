@@ -44,11 +44,8 @@ func (j *judgement) reasons() []verdict.Reason {
 
 // isOperator reports whether it is, or brings, an operator.
 func (j *judgement) isOperator() bool {
-	switch j.Kind {
-	case olm.KindSubscription, olm.KindInstallPlan, olm.KindClusterServiceVersion, olm.KindClusterExtension:
-		return true
-	}
-	return false
+	return slices.Contains([]string{olm.KindSubscription, olm.KindInstallPlan, olm.KindClusterServiceVersion,
+		olm.KindClusterExtension}, j.Kind)
 }
 
 // title names a judged object: "installplan shop/install-x7".
