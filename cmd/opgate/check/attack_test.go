@@ -107,7 +107,7 @@ func TestAttacks(t *testing.T) {
 		{"a tag that makes a number of the name", strings.Replace(forbidden, "name: etcd, namespace",
 			"name: !!float 1, namespace", 1), 2, "metadata.name must be of type string, not number"},
 		{"the same key in two types", "apiVersion: v1\nkind: ConfigMap\ndata: {1: a, \"1\": b}\n", 0,
-			"line 3: data.1 is set twice: remove one, or separate objects by ---"},
+			"line 3: data.1 is set twice: remove one"},
 		{"a key that is a list", "apiVersion: v1\nkind: ConfigMap\n[a]: b\n", 0, "stdin: document 1, line "},
 		{"a key in capitals", strings.Replace(forbidden, "spec:", "Spec:", 1), 2, "Spec is not a field of Subscription"},
 		{"bytes that are not UTF-8", policyText + "# \xff\n", 2, "stdin: line 9: is not UTF-8 text"},

@@ -101,16 +101,12 @@ func (r *report) add(j *judgement) {
 	}
 }
 
-func (r *report) note(n manifests.Note) {
-	if !slices.Contains(r.notes, n) {
-		r.notes = append(r.notes, n)
+// once returns a list with one more, unless the list has it.
+func once[T comparable](list []T, one T) []T {
+	if slices.Contains(list, one) {
+		return list
 	}
-}
-
-func (r *report) problem(p manifests.Problem) {
-	if !slices.Contains(r.problems, p) {
-		r.problems = append(r.problems, p)
-	}
+	return append(list, one)
 }
 
 // finish sets the exit code, and leaves out what is not printed.

@@ -120,7 +120,10 @@ func (d *document) repeated() (problems []Problem) {
 }
 
 func repeats(field string) string {
-	return field + " is set twice: remove one, or separate objects by ---"
+	if field == "apiVersion" {
+		return field + " is set twice: put a line --- between two objects"
+	}
+	return field + " is set twice: remove one"
 }
 
 // special is what plainYAML leaves to anyYAML: anchors and merge keys, tags, quoted keys, which may be equal to others once

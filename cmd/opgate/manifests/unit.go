@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -152,8 +153,11 @@ func (in *Input) describe() {
 		t := in.templates[dir]
 		what := "templates of another program in " + text.Escape(dir) + " (" + text.Count(t.files, "file") + ")"
 		if t.names {
-			in.problem(nil, Problem{Place: t.first, Operators: true,
-				Text: what + " name operators or policies: render them, and judge what they make"})
+			how := "render them, and judge what they make"
+			if chart := path.Dir(dir); exists(path.Join(chart, chartFile)) {
+				how = "judge what they make: helm template " + chart + " | opgate check -p POLICIES -"
+			}
+			in.problem(nil, Problem{Place: t.first, Operators: true, Text: what + " name operators or policies: " + how})
 		} else {
 			in.Notes = append(in.Notes, Note{Text: what + " are not read"})
 		}

@@ -13,24 +13,20 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-const (
-	kindTemplate            = "Template"
-	kindApplicationSet      = "ApplicationSet"
-	kindConfigurationPolicy = "ConfigurationPolicy"
-)
+const kindConfigurationPolicy = "ConfigurationPolicy"
 
 // wrapped reads the objects in an object of another kind, which carries them to clusters: in SyncSets, ManifestWorks,
 // ConfigurationPolicies, Templates of OpenShift, Objects of Crossplane, and whatever else holds an object as such.
 func (l *loader) wrapped(d document, h *head, from origin) {
 	group := groupOf(h.apiVersion)
-	if h.kind == kindApplicationSet && group == groupArgo {
+	if h.kind == "ApplicationSet" && group == groupArgo {
 		l.in.recognised(d.Place, "what ApplicationSet "+text.Name(nameOf(d.raw))+" makes")
 	}
 	var object map[string]any
 	if !mayHold(d.raw) || kjson.UnmarshalCaseSensitivePreserveInts(d.raw, &object) != nil {
 		return
 	}
-	if h.kind == kindTemplate && object["objects"] != nil {
+	if h.kind == "Template" && object["objects"] != nil {
 		object = withParameters(d.raw, object)
 	}
 	where := from
