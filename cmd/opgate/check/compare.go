@@ -61,7 +61,7 @@ func (o *options) compare(
 // since leaves what was judged otherwise before, and what is new and not allowed.
 func (r *report) since(before *report) {
 	for _, p := range before.problems {
-		r.problem(p)
+		r.problems = once(r.problems, p)
 	}
 	was := map[string]*judgement{}
 	for key, j := range before.keyed() {

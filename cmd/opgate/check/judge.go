@@ -69,7 +69,7 @@ func (o *options) judgeAll(
 			return nil, self.Unusable("nothing was judged: %v", err)
 		}
 		for _, note := range notes {
-			r.note(manifests.Note{Text: note})
+			r.notes = once(r.notes, manifests.Note{Text: note})
 		}
 		unjudged := ""
 		if somePolicy && !o.live && !u.HasPolicies() {
@@ -88,7 +88,8 @@ func (o *options) judgeAll(
 		}
 	}
 	if !somePolicy && slices.ContainsFunc(r.judged, func(j judgement) bool { return j.isOperator() }) {
-		r.note(manifests.Note{Warning: true, Text: "judged by no policy: the input has no OperatorPolicy and no Constraint"})
+		r.notes = once(r.notes, manifests.Note{Warning: true,
+			Text: "judged by no policy: the input has no OperatorPolicy and no Constraint"})
 	}
 	return r, nil
 }
@@ -132,16 +133,15 @@ func (o *options) judge(
 // storedIn returns what is judged of a cluster, without those that are given: what is installed and what waits and, if
 // asked for, Subscriptions.
 func storedIn(c *inspect.Cluster, given []*manifests.Object, subscriptions bool) (stored []*manifests.Object) {
-	type identity struct{ kind, key string }
-	known := map[identity]bool{}
+	known := map[string]bool{}
 	for _, o := range given {
-		known[identity{o.Kind, o.Key()}] = true
+		known[o.Kind+" "+o.Key()] = true
 	}
 	for ns := range c.All() {
 		add := func(kind, name string, value any) {
 			o := &manifests.Object{Place: manifests.Place{File: onCluster}, Kind: kind, Namespace: ns.Name(),
 				Name: name, Value: value}
-			if !known[identity{kind, o.Key()}] {
+			if !known[kind+" "+o.Key()] {
 				stored = append(stored, o)
 			}
 		}

@@ -44,11 +44,8 @@ func (j *judgement) reasons() []verdict.Reason {
 
 // isOperator reports whether it is, or brings, an operator.
 func (j *judgement) isOperator() bool {
-	switch j.Kind {
-	case olm.KindSubscription, olm.KindInstallPlan, olm.KindClusterServiceVersion, olm.KindClusterExtension:
-		return true
-	}
-	return false
+	return slices.Contains([]string{olm.KindSubscription, olm.KindInstallPlan, olm.KindClusterServiceVersion,
+		olm.KindClusterExtension}, j.Kind)
 }
 
 // title names a judged object: "installplan shop/install-x7".
@@ -104,16 +101,12 @@ func (r *report) add(j *judgement) {
 	}
 }
 
-func (r *report) note(n manifests.Note) {
-	if !slices.Contains(r.notes, n) {
-		r.notes = append(r.notes, n)
+// once returns a list with one more, unless the list has it.
+func once[T comparable](list []T, one T) []T {
+	if slices.Contains(list, one) {
+		return list
 	}
-}
-
-func (r *report) problem(p manifests.Problem) {
-	if !slices.Contains(r.problems, p) {
-		r.problems = append(r.problems, p)
-	}
+	return append(list, one)
 }
 
 // finish sets the exit code, and leaves out what is not printed.

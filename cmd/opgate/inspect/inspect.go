@@ -67,10 +67,7 @@ func (a *Answer) ReasonsOf(csv string) (reasons []verdict.Reason) {
 // is not judged.
 func (c *Cluster) Judge(o *manifests.Object) *Answer {
 	a, schema := c.judge(o)
-	if a == nil {
-		return nil
-	}
-	if len(o.Refused) > 0 {
+	if a != nil && len(o.Refused) > 0 {
 		a.Verdict = a.Refused(schema, o.Refused)
 	}
 	return a

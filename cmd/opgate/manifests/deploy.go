@@ -89,7 +89,9 @@ func (in *Input) addDeployers(documents []document) {
 				o.Spec.Sources = append(o.Spec.Sources, *o.Spec.Source)
 			}
 			for _, s := range o.Spec.Sources {
-				found.paths, found.below = append(found.paths, s.Path), found.below || s.Directory.Recurse
+				if s.Path != "" { // a chart of a repository has none
+					found.paths, found.below = append(found.paths, s.Path), found.below || s.Directory.Recurse
+				}
 			}
 			found.namespace = o.Spec.Destination.Namespace
 		case group == groupFlux && h.kind == "Kustomization":

@@ -119,23 +119,16 @@ func (d *document) repeated() (problems []Problem) {
 	return problems
 }
 
-func repeats(field string) string { return field + " stands there twice" }
-
-// isSpecial reports whether a text has what plainYAML leaves to anyYAML: anchors and merge keys, tags, quoted keys, which
-// may be equal to others once they are text, control characters, and what may end a line.
-func isSpecial(text []byte) bool {
-	last := byte(0)
-	for _, b := range text {
-		if isControl := b < ' ' && b != '\n' && b != '\t'; isControl || b == '&' || b == '!' || b > '~' ||
-			b == ':' && (last == '"' || last == '\'') {
-			return true
-		}
-		if b > ' ' {
-			last = b
-		}
+func repeats(field string) string {
+	if field == "apiVersion" {
+		return field + " is set twice: put a line --- between two objects"
 	}
-	return bytes.Contains(text, []byte("<<"))
+	return field + " is set twice: remove one"
 }
+
+// special is what plainYAML leaves to anyYAML: anchors and merge keys, tags, quoted keys, which may be equal to others once
+// they are text, control characters, and what may end a line.
+var special = regexp.MustCompile(`[^\t\n -~]|[&!]|<<|["']\s*:`)
 
 // plainYAML reads a document that is a block mapping without anything special, as most are. None has another document
 // behind it, so that its tree is parsed only when a line is needed.
@@ -148,7 +141,7 @@ func plainYAML(c chunk, at Place) (r reading, ok bool) {
 		}
 		c.text = rest
 	}
-	if len(c.text) == 0 || !unicode.IsLetter(rune(c.text[0])) || isSpecial(whole) {
+	if len(c.text) == 0 || !unicode.IsLetter(rune(c.text[0])) || special.Match(whole) {
 		return r, false
 	}
 	raw, err := yaml.YAMLToJSONStrict(c.text)
@@ -208,18 +201,20 @@ var (
 )
 
 // lineIn finds the line in an error of the YAML parser, counted from 1.
-func lineIn(err error) int {
-	line := 0
+func lineIn(err error) (line int) {
 	if m := lineInError.FindStringSubmatch(err.Error()); m != nil {
-		if n, err := strconv.Atoi(m[1]); err == nil {
-			line = n
-		}
+		line, _ = strconv.Atoi(m[1])
 	}
 	if countsFromZero.MatchString(err.Error()) {
 		line++
 	}
 	return max(1, line)
 }
+
+// hinted adds what to do to what the YAML parser says of common mistakes.
+var hinted = strings.NewReplacer("cannot start any token", "cannot start any token: indent by spaces, not tabs, and quote what "+
+	"begins with @, % or `", "are not allowed in this context", "are not allowed in this context: correct the indentation, or "+
+	"quote a value with a colon", "unexpected end of stream", "unexpected end of stream: close the quote or the bracket")
 
 // reworded is what a parser says, without its name and the line, which the place tells.
 func reworded(err error) string {
@@ -229,7 +224,7 @@ func reworded(err error) string {
 	}
 	s = strings.TrimPrefix(strings.TrimPrefix(s, "yaml: "), "json: ")
 	s = strings.TrimPrefix(strings.TrimSpace(s), "unmarshal errors:\n")
-	return lineInError.ReplaceAllString(strings.Join(strings.Fields(s), " "), "")
+	return hinted.Replace(lineInError.ReplaceAllString(strings.Join(strings.Fields(s), " "), ""))
 }
 
 // chunk is the text of one document of a YAML stream.

@@ -150,7 +150,7 @@ func (in *Input) read(s *source, file string, stdin io.Reader) {
 		return
 	}
 	documents, problems := documentsOf(file, data)
-	if len(problems) > 0 && isTemplate(data) {
+	if len(problems) > 0 && opensTemplate.Match(data) {
 		in.template(Place{File: file, Line: problems[0].Line}, data)
 		return
 	}
@@ -246,10 +246,8 @@ func found(what interface{ Match(data []byte) bool }, data []byte) bool {
 	return what.Match(data) || encodings.Match(data)
 }
 
+// opensTemplate begins what makes a text that cannot be read a template of Go, Helm or Jinja.
 var opensTemplate = words{"{{", "{%"}
-
-// isTemplate reports whether a text that cannot be read is a template of Go, Helm or Jinja.
-func isTemplate(data []byte) bool { return opensTemplate.Match(data) }
 
 // faultOf makes a problem of what went wrong with a whole file, without the path that the error repeats.
 func faultOf(name string, err error) Problem {

@@ -121,7 +121,8 @@ func kindOf(apiVersion, name string) (*kind, error) {
 		switch {
 		case k.GroupVersion() == gv && k.Kind == name:
 			return k, nil
-		case near == nil && strings.EqualFold(strings.TrimSpace(name), k.Kind) && strings.EqualFold(group, k.Group):
+		case near == nil && isNear(name, k.Kind) && (isNear(group, k.Group) ||
+			gv == schema.GroupVersion{Version: k.Version} && gv.Version != "v1"): // the group is missing
 			near = k // the newest version comes first
 		}
 	}
@@ -130,6 +131,16 @@ func kindOf(apiVersion, name string) (*kind, error) {
 			near.GroupVersion())
 	}
 	return nil, nil
+}
+
+// isNear reports whether a name is another one but for case, blanks, and one letter.
+func isNear(name, other string) bool {
+	a, b := strings.ToLower(strings.TrimSpace(name)), strings.ToLower(other)
+	for a != "" && b != "" && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	next := func(s string) string { return s[min(1, len(s)):] }
+	return next(a) == b || a == next(b) || next(a) == next(b)
 }
 
 // knownGroups are the API groups whose objects decide over operators. What is not judged of them is named.
@@ -298,7 +309,8 @@ func orFault(faults []fieldFault, err error) []fieldFault {
 	}
 	fault := fieldFault{text: "it cannot be read: " + reworded(err)}
 	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		fault.path = mismatch.Field
+		fault = fieldFault{path: mismatch.Field, text: mismatch.Field + " must be of type " + mismatch.Type.Kind().String() +
+			", not " + mismatch.Value}
 	} else if field, ok := errors.AsType[*apijson.FieldError](err); ok {
 		fault.path = field.Field
 	}

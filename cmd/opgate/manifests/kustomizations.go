@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -187,8 +188,8 @@ func (in *Input) take() {
 					unit = s.plain
 				}
 				in.problem(unit, Problem{Place: Place{File: k.dir}, Operators: true, hides: true,
-					Text: "the kustomization cannot be built: " + text.Truncate(relative(k.err.Error()), 400) + "; judge what it makes: " +
-						k.command()})
+					Text: "the kustomization cannot be built: " + text.Truncate(besideCause.ReplaceAllString(
+						relative(k.err.Error()), "$1"), 400) + k.command()})
 			}
 			for _, file := range k.lists {
 				listed[file] = true
@@ -218,7 +219,13 @@ func (in *Input) take() {
 	}
 }
 
-// command returns the command that judges what a kustomization makes.
+// besideCause is what errors of kustomize repeat: the way to the directory with the cause, and the configuration of a plugin.
+var besideCause = regexp.MustCompile("^.* recursed accumulation of path ('[^']*': )| with config: `.*`")
+
+// fetched finds in an error what kustomize may read and this program does not: another repository, or too much.
+var fetched = regexp.MustCompile(`://|"[^"]*(@|github\.com|\.git\b)[^"]*" in | (more|longer) than `)
+
+// command returns the command that judges what a kustomization makes; empty if kustomize cannot build it either.
 func (k *kustomization) command() string {
 	flags := ""
 	switch cause := k.err.Error(); {
@@ -226,6 +233,8 @@ func (k *kustomization) command() string {
 		flags = "--enable-alpha-plugins --enable-exec "
 	case strings.Contains(cause, "enable-helm"):
 		flags = "--enable-helm "
+	case !fetched.MatchString(cause):
+		return ""
 	}
-	return "kustomize build " + flags + k.dir + " | opgate check -p POLICIES -"
+	return "; judge what it makes: kustomize build " + flags + k.dir + " | opgate check -p POLICIES -"
 }

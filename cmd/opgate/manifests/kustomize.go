@@ -89,12 +89,7 @@ func place(dir string, r *resource.Resource, sources map[string][]document) (at 
 	if err != nil || origin == nil {
 		return at
 	}
-	switch {
-	case origin.Path != "":
-		at.File = path.Join(dir, filepath.ToSlash(origin.Path))
-	case origin.ConfiguredIn != "":
-		at.File = path.Join(dir, filepath.ToSlash(origin.ConfiguredIn))
-	}
+	at.File = path.Join(dir, filepath.ToSlash(cmp.Or(origin.Path, origin.ConfiguredIn)))
 	documents, known := sources[at.File]
 	if !known {
 		if data, err := readFile(at.File); err == nil {

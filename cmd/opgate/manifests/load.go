@@ -217,9 +217,7 @@ func (l *loader) object(d document, k *kind, from origin) {
 		}
 	}
 	if ofOLM[k.GroupVersionKind] != nil { // on its own kinds Opgate has rules with the same answer
-		for _, err := range o.Refused {
-			faults = append(faults, fieldFault{path: err.Field, text: err.Error()})
-		}
+		faults = append(faults, faultsOf(o.Refused, d.raw)...)
 	}
 	if len(faults) == 0 {
 		faults = l.store(o, k, changed)

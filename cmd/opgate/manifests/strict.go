@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,12 +10,14 @@ import (
 	"sync"
 
 	"github.com/operator-framework/api/crds"
+	yamltree "go.yaml.in/yaml/v3"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apifield "k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/opgate/opgate/internal/crdschema"
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -37,7 +40,7 @@ func unknownFields[Every any](raw []byte) []fieldFault {
 	}
 	var faults []fieldFault
 	for _, err := range strict {
-		faults = append(faults, unknown(fieldOf(err)))
+		faults = append(faults, unknown(raw, fieldOf(err)))
 	}
 	return faults
 }
@@ -61,23 +64,37 @@ func undecodable(raw []byte, cause error) (faults []fieldFault) {
 	h, _ := headOf(raw)
 	s := schemaFor(schema.FromAPIVersionAndKind(h.apiVersion, h.kind))
 	if s != nil {
-		for _, err := range s.Validate(raw) {
-			faults = append(faults, fieldFault{path: err.Field, text: err.Error()})
-		}
+		faults = faultsOf(s.Validate(raw), raw)
 	}
 	if len(faults) == 0 {
 		faults = orFault(nil, cause)
 	}
 	if s != nil {
 		for _, path := range s.Unknown(raw) {
-			faults = append(faults, unknown(path))
+			faults = append(faults, unknown(raw, path))
 		}
 	}
 	return faults
 }
 
-func unknown(path string) fieldFault {
-	return fieldFault{path: path, text: path + " is not a field of this kind; correct its name or remove it"}
+// faultsOf returns what a schema does not admit in an object, with the value if it is of a wrong type.
+func faultsOf(refused apifield.ErrorList, raw []byte) (faults []fieldFault) {
+	for _, err := range refused {
+		fault := fieldFault{path: err.Field, text: err.Error()}
+		if err.Type == apifield.ErrorTypeTypeInvalid {
+			fault.text = strings.NewReplacer(" in body must", " must", `: "`, ", not ", `"`, "").Replace(err.Detail)
+			if value := lazyTree(raw, 1).within(err.Field).node(); value != nil && value.Kind == yamltree.ScalarNode {
+				fault.text = strings.ReplaceAll(fault.text+" "+text.Name(value.Value), "type string,", "type string (in quotes),")
+			}
+		}
+		faults = append(faults, fault)
+	}
+	return faults
+}
+
+func unknown(raw []byte, path string) fieldFault {
+	h, _ := headOf(raw)
+	return fieldFault{path: path, text: path + " is not a field of " + cmp.Or(h.kind, "this kind") + "; correct its name or remove it"}
 }
 
 // fieldOf is the path that a strict decoding error is about.

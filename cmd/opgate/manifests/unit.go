@@ -2,9 +2,11 @@ package manifests
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -64,12 +66,8 @@ func (u *Unit) has(what func(*Object) bool) bool {
 
 // judgesOthers reports whether an object of plain files is one by which kustomizations beside them are judged.
 func judgesOthers(o *Object) bool {
-	switch o.Kind {
-	case olm.KindSubscription, olm.KindInstallPlan, olm.KindClusterServiceVersion, olm.KindOperatorGroup,
-		olm.KindOperatorCondition, olm.KindClusterExtension, olm.KindClusterCatalog:
-		return false
-	}
-	return true
+	return !slices.Contains([]string{olm.KindSubscription, olm.KindInstallPlan, olm.KindClusterServiceVersion,
+		olm.KindOperatorGroup, olm.KindOperatorCondition, olm.KindClusterExtension, olm.KindClusterCatalog}, o.Kind)
 }
 
 // IsPolicy reports whether it judges others, so that there may be one of its name.
@@ -155,8 +153,11 @@ func (in *Input) describe() {
 		t := in.templates[dir]
 		what := "templates of another program in " + text.Escape(dir) + " (" + text.Count(t.files, "file") + ")"
 		if t.names {
-			in.problem(nil, Problem{Place: t.first, Operators: true,
-				Text: what + " name operators or policies: render them, and judge what they make"})
+			how := "render them, and judge what they make"
+			if chart := path.Dir(dir); exists(path.Join(chart, chartFile)) {
+				how = "judge what they make: helm template " + chart + " | opgate check -p POLICIES -"
+			}
+			in.problem(nil, Problem{Place: t.first, Operators: true, Text: what + " name operators or policies: " + how})
 		} else {
 			in.Notes = append(in.Notes, Note{Text: what + " are not read"})
 		}
@@ -164,29 +165,26 @@ func (in *Input) describe() {
 	if n := len(in.foreign); n > 0 {
 		in.skipped["document without apiVersion and kind|documents without apiVersion and kind"] = n
 	}
-	counts := func(of map[string]int, count func(n int, what string) string) string {
+	counts := func(of map[string]int) string {
 		var parts []string
 		for _, what := range slices.Sorted(maps.Keys(of)) {
-			parts = append(parts, count(of[what], what))
+			one, many, _ := strings.Cut(what, "|")
+			if of[what] > 1 {
+				one = cmp.Or(many, one)
+			}
+			parts = append(parts, fmt.Sprintf("%d %s", of[what], one))
 		}
 		return strings.Join(parts, ", ")
 	}
 	if len(in.unjudged) > 0 {
-		in.Notes = append(in.Notes, Note{Text: "not judged: " +
-			counts(in.unjudged, func(n int, kind string) string { return fmt.Sprintf("%d %s", n, kind) })})
+		in.Notes = append(in.Notes, Note{Text: "not judged: " + counts(in.unjudged)})
 	}
 	if len(in.excluded) > 0 {
 		in.Notes = append(in.Notes, Note{Text: "excluded, and naming operators or policies: " +
 			text.Count(len(in.excluded), "file") + ", " + text.Join(in.excluded, maxNamed)})
 	}
 	if len(in.skipped) > 0 {
-		in.Notes = append(in.Notes, Note{Text: "skipped: " + counts(in.skipped, func(n int, what string) string {
-			one, many, _ := strings.Cut(what, "|")
-			if n > 1 {
-				one = many
-			}
-			return fmt.Sprintf("%d %s", n, one)
-		})})
+		in.Notes = append(in.Notes, Note{Text: "skipped: " + counts(in.skipped)})
 	}
 }
 

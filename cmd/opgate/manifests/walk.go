@@ -113,7 +113,10 @@ func (w *walk) visit(name string, entry fs.DirEntry, err error) error {
 			w.any = true
 			w.exclude(at)
 		}
-		return skip(entry)
+		if !entry.IsDir() {
+			return nil
+		}
+		return fs.SkipDir
 	case !entry.IsDir():
 		w.file(name, at)
 		return nil
@@ -129,13 +132,6 @@ func (w *walk) visit(name string, entry fs.DirEntry, err error) error {
 		func(file string) bool { return exists(path.Join(at, file)) }):
 		w.any = true
 		w.source.kustomizations = append(w.source.kustomizations, newKustomization(at))
-	}
-	return nil
-}
-
-func skip(entry fs.DirEntry) error {
-	if entry.IsDir() {
-		return fs.SkipDir
 	}
 	return nil
 }

@@ -13,24 +13,20 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-const (
-	kindTemplate            = "Template"
-	kindApplicationSet      = "ApplicationSet"
-	kindConfigurationPolicy = "ConfigurationPolicy"
-)
+const kindConfigurationPolicy = "ConfigurationPolicy"
 
 // wrapped reads the objects in an object of another kind, which carries them to clusters: in SyncSets, ManifestWorks,
 // ConfigurationPolicies, Templates of OpenShift, Objects of Crossplane, and whatever else holds an object as such.
 func (l *loader) wrapped(d document, h *head, from origin) {
 	group := groupOf(h.apiVersion)
-	if h.kind == kindApplicationSet && group == groupArgo {
+	if h.kind == "ApplicationSet" && group == groupArgo {
 		l.in.recognised(d.Place, "what ApplicationSet "+text.Name(nameOf(d.raw))+" makes")
 	}
 	var object map[string]any
 	if !mayHold(d.raw) || kjson.UnmarshalCaseSensitivePreserveInts(d.raw, &object) != nil {
 		return
 	}
-	if h.kind == kindTemplate && object["objects"] != nil {
+	if h.kind == "Template" && object["objects"] != nil {
 		object = withParameters(d.raw, object)
 	}
 	where := from
@@ -125,15 +121,12 @@ func withParameters(raw []byte, object map[string]any) map[string]any {
 	replaced := parameter.ReplaceAllFunc(raw, func(found []byte) []byte {
 		m := parameter.FindSubmatch(found)
 		value, ok := values[string(m[1])+string(m[2])]
-		if !ok || len(m[2]) > 0 {
-			if ok {
-				return []byte(value)
-			}
-			return found
-		}
 		quoted, err := json.Marshal(value)
-		if err != nil {
+		switch {
+		case !ok || err != nil:
 			return found
+		case len(m[2]) > 0:
+			return []byte(value)
 		}
 		return quoted[1 : len(quoted)-1]
 	})
@@ -153,21 +146,17 @@ func unresolved(raw []byte) string {
 	if !opensUnresolved.Match(raw) {
 		return ""
 	}
-	var object struct{ Metadata, Spec map[string]any }
+	var object map[string]any
 	if json.Unmarshal(raw, &object) != nil {
 		return ""
 	}
-	for _, part := range []struct {
-		path   string
-		values map[string]any
-		fields []string
-	}{{"metadata.", object.Metadata, []string{"name", "namespace"}},
-		{"spec.", object.Spec, []string{"name", "channel", "source", "sourceNamespace", "startingCSV",
-			"installPlanApproval", "namespace", "sourceType", "image", "address"}}} {
-		for _, name := range part.fields {
-			if value, ok := part.values[name].(string); ok && opensUnresolved.Match([]byte(value)) {
-				return part.path + name
-			}
+	for _, path := range []string{"metadata.name", "metadata.namespace", "spec.name", "spec.channel", "spec.source",
+		"spec.sourceNamespace", "spec.startingCSV", "spec.installPlanApproval", "spec.namespace", "spec.sourceType",
+		"spec.image", "spec.address"} {
+		part, name, _ := strings.Cut(path, ".")
+		fields, _ := object[part].(map[string]any)
+		if value, ok := fields[name].(string); ok && opensUnresolved.Match([]byte(value)) {
+			return path
 		}
 	}
 	return ""
