@@ -1,5 +1,7 @@
 package apijson
 
+import "bytes"
+
 // What a byte of JSON outside of strings is.
 const (
 	other = iota
@@ -62,13 +64,21 @@ func MeasureWithin(text []byte, name string) (values, within, depth int) {
 	return values, within, depth
 }
 
-// endOfString returns the index of the quote that ends a string, from an index in it on; the length of the text if
-// there is none.
-func endOfString(text []byte, i int) int {
-	for ; i < len(text) && text[i] != '"'; i++ {
-		if text[i] == '\\' {
-			i++
+// endOfString returns the index of the quote that ends a string, from the begin of the string on; the length of the text
+// if there is none.
+func endOfString(text []byte, begin int) int {
+	for i := begin; ; i++ {
+		next := bytes.IndexByte(text[i:], '"')
+		if next < 0 {
+			return len(text)
+		}
+		i += next
+		escapes := i
+		for escapes > begin && text[escapes-1] == '\\' {
+			escapes--
+		}
+		if (i-escapes)%2 == 0 {
+			return i
 		}
 	}
-	return min(i, len(text))
 }
