@@ -323,7 +323,7 @@ type head struct {
 	// list is set where the object has elements.
 	list  bool
 	items []json.RawMessage
-	// isForeign is set where there is neither apiVersion nor kind: values of a chart, a workflow, a package.json.
+	// isForeign is set for what is no object: values of a chart, a workflow, a package.json, the index of a Helm repository.
 	isForeign bool
 }
 
@@ -336,7 +336,8 @@ func headOf(raw []byte) (h head, faults []fieldFault) {
 	}
 	_, hasVersion := fields["apiVersion"]
 	_, hasKind := fields["kind"]
-	h.isForeign = !hasVersion && !hasKind
+	_, isIndex := fields["entries"]
+	h.isForeign = !hasKind && (!hasVersion || isIndex)
 	text := func(name string) (s string) {
 		value, ok := fields[name]
 		if ok && json.Unmarshal(value, &s) != nil {
