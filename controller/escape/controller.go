@@ -170,15 +170,17 @@ func (c *Controller) Reconcile(ctx context.Context, key types.NamespacedName) (r
 	case !recorded && !known && c.Now().Before(c.until()):
 		return reconcile.Result{RequeueAfter: retryDelay}, nil // the snapshot may not have its plan yet
 	case !recorded:
-		c.judged[head.UID] = true
 		next.Reasons = slices.DeleteFunc(next.Reasons,
 			func(why rules.Escape) bool { return !before(current, ns, why.PolicyRef, head) })
 	}
-	if reflect.DeepEqual(old, next) || !recorded && len(next.Reasons) == 0 {
-		return reconcile.Result{}, nil
+	found := !recorded && len(next.Reasons) > 0
+	if found || recorded && !reflect.DeepEqual(old, next) {
+		if err := c.store(ctx, next); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
-	if err := c.store(ctx, next); err != nil || recorded {
-		return reconcile.Result{}, err
+	if c.judged[head.UID] = true; !found { // once it is recorded
+		return reconcile.Result{}, nil
 	}
 	c.Log.Info("found an operator that was installed while Opgate was not running and is not allowed",
 		"namespace", key.Namespace, "clusterserviceversion", key.Name, "reasons", next.message())

@@ -71,11 +71,23 @@ func TestMeasureWithin(t *testing.T) {
 	}
 }
 
+// TestMeasureEscapes has backslashes and quotes at every distance from the begin of a string.
+func TestMeasureEscapes(t *testing.T) {
+	for before := range 140 {
+		for backslashes := range 70 {
+			text := `["` + strings.Repeat("x", before) + strings.Repeat(`\\`, backslashes) + `\",[{",1]`
+			if values, depth := apijson.Measure([]byte(text)); values != 2 || depth != 1 {
+				t.Fatalf("%s has %d values and %d levels, want 2 and 1", text, values, depth)
+			}
+		}
+	}
+}
+
 // FuzzMeasure compares it with a byte-by-byte loop, and with what a decoder finds: never fewer values, never less deep.
 func FuzzMeasure(f *testing.F) {
 	for _, seed := range []string{
-		`{"a":[1,"\"",{"b":null}]}`, `["\\",[[{}]]]`, `"\u0022,"`, `["\\\\\",[{",1]`, `["\\`,
-		`{"a,b":{"c[":"]"}}`, `[ {	} ]`, `\"[,`, "\xff[\"\xc3\\\"",
+		`{"a":[1,"\"",{"b":null}]}`, `["\\",[[{}]]]`, `"\u0022,"`, `{"a,b":{"c[":"]"}}`, `[ {	} ]`, `\"[,`,
+		"\xff[\"\xc3\\\"",
 		strings.Repeat(`{"manifest":"{\"kind\":\"A\"}","list":[[],{}]},`, 20),
 	} {
 		f.Add(seed)

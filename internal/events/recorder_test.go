@@ -383,10 +383,3 @@ func TestAttackHostileTexts(t *testing.T) {
 		}
 	})
 }
-
-func TestNilRecorder(t *testing.T) {
-	var r *Recorder
-	if !r.Record(held("a", "held")) {
-		t.Error("it drops events")
-	}
-}
