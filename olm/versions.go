@@ -174,31 +174,20 @@ func (r *VersionRange) Intervals() []Interval {
 	bounds = slices.CompactFunc(bounds, semver.Version.EQ)
 	var found []Interval
 	inside := false
-	enter := func(low string, has bool) {
-		if !inside {
-			found, inside = append(found, Interval{Low: low, HasLow: has}), true
-		}
-	}
-	leave := func(high string, has bool) {
-		if inside {
-			found[len(found)-1].High, found[len(found)-1].HasHigh, inside = high, has, false
-		}
-	}
 	for i, bound := range bounds {
-		if r.contains(bound) {
-			enter(bound.String(), true)
-		} else {
-			leave(bound.String(), false)
-		}
 		after := next(bound)
-		switch {
-		case i+1 < len(bounds) && after.EQ(bounds[i+1]): // nothing is between the two
-		case after.LT(bound): // no number is larger
-			leave(bound.String(), true)
-		case r.contains(after):
-			enter(bound.String(), false)
-		default:
-			leave(bound.String(), true)
+		contains := []bool{r.contains(bound), r.contains(after) && after.GT(bound)} // no number is larger than the largest
+		if i+1 < len(bounds) && after.EQ(bounds[i+1]) {
+			contains = contains[:1] // nothing is between the two
+		}
+		for behind, is := range contains {
+			switch {
+			case is && !inside:
+				found = append(found, Interval{Low: bound.String(), HasLow: behind == 0})
+			case inside && !is:
+				found[len(found)-1].High, found[len(found)-1].HasHigh = bound.String(), behind == 1
+			}
+			inside = is
 		}
 	}
 	return found
