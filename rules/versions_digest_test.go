@@ -178,7 +178,9 @@ func TestAlternativeHasItsVersion(t *testing.T) {
 			}
 		}
 	}
-	if got := bundle.Alternative("latest"); got != "" {
-		t.Errorf("of what is no version it is %q", got)
+	for _, version := range []string{"latest", "1.2.18446744073709551615-x86"} {
+		if got := bundle.Alternative(version); got != "" {
+			t.Errorf("%s: %s", version, got)
+		}
 	}
 }

@@ -25,7 +25,7 @@ func Measure(text []byte) (values, depth int) {
 }
 
 // MeasureWithin is Measure that also returns how many of the values are in values of members with a name, at any depth.
-// A name that is written with escapes, or with white space before its colon, is not found.
+// A name that is written with first, or with white space before its colon, is not found.
 func MeasureWithin(text []byte, name string) (values, within, depth int) {
 	level, member := 0, 0 // the level of the object that has the member, 0 outside of one
 	for i := 0; i < len(text); i++ {
@@ -73,11 +73,11 @@ func endOfString(text []byte, begin int) int {
 			return len(text)
 		}
 		i += next
-		escapes := i
-		for escapes > begin && text[escapes-1] == '\\' {
-			escapes--
+		first := i
+		for first > begin && text[first-1] == '\\' {
+			first--
 		}
-		if (i-escapes)%2 == 0 {
+		if (i-first)%2 == 0 {
 			return i
 		}
 	}

@@ -213,7 +213,7 @@ func widenRange(in verdict.EditInput) []verdict.PatchOperation {
 	return add("/spec/versionRange", written+added)
 }
 
-// Alternative returns what is added to a range so that a version is in it, "" for a version that ranges do not compare.
+// Alternative returns what is added to a range so that a version is in it, "" for a version that no range has.
 // One with a suffix in which the parser takes an x for a wildcard has another form: -0 is before all suffixes.
 func Alternative(version string) string {
 	v, err := semver.Parse(version)
@@ -221,12 +221,14 @@ func Alternative(version string) string {
 		return ""
 	}
 	v.Build = nil
-	if only, err := olm.ParseVersionRange(v.String()); err == nil {
-		if in, err := only.Contains(version); err == nil && in {
-			return " || " + v.String()
+	for _, form := range []string{v.String(), fmt.Sprintf(">=%d.%d.%d-0 <%[1]d.%[2]d.%[4]d-0", v.Major, v.Minor, v.Patch, v.Patch+1)} {
+		if only, err := olm.ParseVersionRange(form); err == nil {
+			if in, err := only.Contains(version); err == nil && in {
+				return " || " + form
+			}
 		}
 	}
-	return fmt.Sprintf(" || >=%d.%d.%d-0 <%[1]d.%[2]d.%[4]d-0", v.Major, v.Minor, v.Patch, v.Patch+1)
+	return ""
 }
 
 func nameCatalog(in verdict.EditInput) []verdict.PatchOperation {
