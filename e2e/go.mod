@@ -12,7 +12,6 @@ require (
 	github.com/openreports/reports-api v0.2.1
 	github.com/operator-framework/api v0.45.0
 	github.com/opgate/opgate v0.0.0-00010101000000-000000000000
-	github.com/prometheus/client_golang v1.24.0
 	github.com/rogpeppe/go-internal v1.14.1
 	golang.org/x/mod v0.42.0
 	golang.org/x/sys v0.49.0
@@ -62,6 +61,7 @@ require (
 	github.com/onsi/ginkgo/v2 v2.28.1 // indirect
 	github.com/opencontainers/go-digest v1.0.0 // indirect
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
+	github.com/prometheus/client_golang v1.24.0 // indirect
 	github.com/prometheus/client_model v0.6.2 // indirect
 	github.com/prometheus/common v0.70.0 // indirect
 	github.com/prometheus/procfs v0.21.1 // indirect
